@@ -1,0 +1,234 @@
+"""The one canonical JSON encoding (RFC 8785), and domain-tagged SHA-256 digests over it.
+
+RFC 8785 covers JSON values. A tool's arguments also hold what JSON has not, so each such value has one spelling
+of its own, an object {"$il": [TAG, ...]} from this table; a real object that has the key "$il" is itself spelt
+as a tagged value, so that no two different values share an encoding:
+
+    bytes, bytearray     {"$il": ["bytes", BASE64]}
+    NaN, Infinity        {"$il": ["float", "NaN" | "Infinity" | "-Infinity"]}
+    lone surrogates      {"$il": ["utf16", HEX of the UTF-16-BE code units]}    (strings, and object keys)
+    tuple                as a JSON array
+    set, frozenset       {"$il": ["set", ELEMENTS in the order of their encodings]}
+    datetime, date, UUID, Decimal, Path    {"$il": [TYPE, TEXT]}
+    a key that is not a string, or "$il"   {"$il": ["map", [[KEY, VALUE], ...] in the order of the keys' encodings]}
+
+Integers of any size are written in decimal (RFC 8785 alone would round them to a double). Any other object is
+refused with its type named: a guard that cannot say what it saw does not say that it saw it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as _dt
+import decimal
+import hashlib
+import json
+import math
+import pathlib
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["MAX_DEPTH", "NotCanonical", "digest", "encode", "json_object", "parse_json"]
+
+MAX_DEPTH: Final = 200
+_TAG: Final = "$il"
+
+
+class NotCanonical(InterlockError):
+    """A value that has no canonical encoding; its type is named, never its content."""
+
+    code = "not-canonical"
+
+
+def encode(value: object) -> bytes:
+    """The canonical UTF-8 encoding of a value.
+
+    Raises: NotCanonical, for an object of an unknown type, a cycle, or nesting deeper than MAX_DEPTH.
+    """
+    out: list[str] = []
+    _write(value, out, 0)
+    return "".join(out).encode("utf-8")
+
+
+def digest(domain: str, value: object) -> bytes:
+    """SHA-256 over a domain tag and a value's canonical encoding; 32 bytes.
+
+    The tag keeps digests of different uses apart: no digest of one domain is ever one of another.
+    """
+    tag = domain.encode("ascii")
+    return hashlib.sha256(len(tag).to_bytes(2, "big") + tag + encode(value)).digest()
+
+
+def parse_json(data: bytes, what: str) -> object:
+    """Parse JSON strictly: UTF-8, no duplicate key, no NaN, bounded nesting.
+
+    Raises: NotCanonical, with the reason in one line.
+    """
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError as e:
+        raise NotCanonical(f"is not UTF-8 (byte {e.start})", where=what) from None
+    except json.JSONDecodeError as e:
+        raise NotCanonical(f"is not JSON (line {e.lineno}, column {e.colno}: {e.msg})", where=what) from None
+    except RecursionError:
+        raise NotCanonical("is nested too deeply", where=what) from None
+    except ValueError as e:
+        raise NotCanonical(f"is not JSON ({e})", where=what) from None
+
+
+def json_object(data: bytes, what: str) -> dict[str, object]:
+    """Parse JSON strictly and demand an object. Raises: NotCanonical."""
+    value = parse_json(data, what)
+    if not isinstance(value, dict):
+        raise NotCanonical("is not a JSON object", where=what)
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    seen = dict(pairs)
+    if len(seen) != len(pairs):
+        keys = [k for k, _ in pairs]
+        twice = next(k for k in keys if keys.count(k) > 1)
+        raise ValueError(f"key {twice!r} stands twice in one object")
+    return seen
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _write(value: object, out: list[str], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise NotCanonical(f"is nested deeper than {MAX_DEPTH} levels")
+    if value is None:
+        out.append("null")
+    elif value is True:
+        out.append("true")
+    elif value is False:
+        out.append("false")
+    elif isinstance(value, str):
+        _write_text(str(value), out)
+    elif isinstance(value, int):
+        out.append(_decimal(int(value)))
+    elif isinstance(value, float):
+        _write_float(float(value), out)
+    elif isinstance(value, Mapping):
+        _write_map(value, out, depth)
+    elif isinstance(value, list | tuple):
+        _write_list(value, out, depth)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        _write_tagged(["bytes", base64.b64encode(bytes(value)).decode("ascii")], out)
+    elif isinstance(value, set | frozenset):
+        _write_raw_tagged("set", sorted(encode(v) for v in value), out)
+    else:
+        _write_tagged(_named(value), out)
+
+
+def _decimal(value: int) -> str:
+    # str() refuses integers over 4,300 digits (a denial-of-service guard); an argument may hold one all the same.
+    if abs(value) < 10**4000:
+        return str(value)
+    raise NotCanonical("holds an integer of more than 4,000 digits")
+
+
+def _named(value: object) -> list[str]:
+    if isinstance(value, _dt.datetime | _dt.date | _dt.time):
+        return [type(value).__name__, value.isoformat()]
+    if isinstance(value, uuid.UUID):
+        return ["uuid", str(value)]
+    if isinstance(value, decimal.Decimal):
+        return ["decimal", str(value)]
+    if isinstance(value, pathlib.PurePath):
+        return ["path", str(value)]
+    raise NotCanonical(f"holds an object of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+def _write_text(text: str, out: list[str]) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        _write_tagged(["utf16", text.encode("utf-16-be", "surrogatepass").hex()], out)
+        return
+    # RFC 8785, 3.2.2.2: json.dumps escapes just what ECMAScript does, with \b \t \n \f \r and \u00xx in lower case.
+    out.append(json.dumps(text, ensure_ascii=False))
+
+
+def _write_float(value: float, out: list[str]) -> None:
+    if math.isnan(value):
+        _write_tagged(["float", "NaN"], out)
+    elif math.isinf(value):
+        _write_tagged(["float", "Infinity" if value > 0 else "-Infinity"], out)
+    else:
+        out.append(_ecmascript_number(value))
+
+
+def _ecmascript_number(value: float) -> str:
+    """ECMA-262 Number::toString, which RFC 8785, 3.2.2.3 demands."""
+    if value == 0:
+        return "0"
+    sign, text = ("-", repr(-value)) if value < 0 else ("", repr(value))
+    mantissa, _, exponent = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    size = len(digits)
+    if size <= point <= 21:
+        return sign + digits + "0" * (point - size)
+    if 0 < point <= 21:
+        return sign + digits[:point] + "." + digits[point:]
+    if -6 < point <= 0:
+        return sign + "0." + "0" * -point + digits
+    power = f"e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return sign + digits[0] + ("." + digits[1:] if size > 1 else "") + power
+
+
+def _write_list(values: list[object] | tuple[object, ...], out: list[str], depth: int) -> None:
+    out.append("[")
+    for i, item in enumerate(values):
+        if i:
+            out.append(",")
+        _write(item, out, depth + 1)
+    out.append("]")
+
+
+def _write_map(value: Mapping[object, object], out: list[str], depth: int) -> None:
+    if not all(isinstance(k, str) and k != _TAG and _is_text(k) for k in value):
+        pairs = sorted((encode(k), v) for k, v in value.items())
+        rows = []
+        for encoded, item in pairs:
+            inner: list[str] = []
+            _write(item, inner, depth + 3)
+            rows.append(b"[" + encoded + b"," + "".join(inner).encode("utf-8") + b"]")
+        out.append('{"$il":["map",[' + b",".join(rows).decode("utf-8") + "]]}")
+        return
+    # RFC 8785, 3.2.3: keys in the order of their UTF-16 code units.
+    keys = sorted((str(k) for k in value), key=lambda k: k.encode("utf-16-be"))
+    out.append("{")
+    for i, key in enumerate(keys):
+        if i:
+            out.append(",")
+        _write_text(key, out)
+        out.append(":")
+        _write(value[key], out, depth + 1)
+    out.append("}")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write_tagged(row: list[str], out: list[str]) -> None:
+    out.append('{"$il":' + json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "}")
+
+
+def _write_raw_tagged(tag: str, encoded: list[bytes], out: list[str]) -> None:
+    out.append(f'{{"$il":["{tag}",[' + b",".join(encoded).decode("utf-8") + "]]}")

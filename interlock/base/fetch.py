@@ -1,0 +1,128 @@
+"""Fetching bytes: one protocol, with a size limit always, and three fetchers: memory, directory, HTTP.
+
+A fetcher knows names, never trust: what it brings is checked by whoever asked for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Protocol
+
+import httpx
+
+from interlock.base.errors import InterlockError
+
+__all__ = [
+    "DirectoryFetcher",
+    "Fetcher",
+    "HttpFetcher",
+    "MemoryFetcher",
+    "NotFound",
+    "TooLarge",
+    "Unreachable",
+    "http_client",
+]
+
+TIMEOUT_S: Final = 10.0
+
+
+class NotFound(InterlockError):
+    """The other side answered, and has no such thing."""
+
+    code = "not-found"
+
+
+class TooLarge(InterlockError):
+    """The other side sent more than was asked for."""
+
+    code = "too-large"
+
+
+class Unreachable(InterlockError):
+    """The other side did not answer, or not as a server of its kind does."""
+
+    code = "unreachable"
+
+
+class Fetcher(Protocol):
+    """Brings the bytes behind a relative path such as `tile/0/000`."""
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        """Raises: NotFound, TooLarge (more than `max_length` bytes), Unreachable."""
+
+
+class MemoryFetcher:
+    """Serves a dictionary, and counts what was asked for; for tests."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.asked: list[str] = []
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        self.asked.append(path)
+        if path not in self.files:
+            raise NotFound("is not there", where=path)
+        return _bounded(self.files[path], path, max_length)
+
+
+class DirectoryFetcher:
+    """Serves the files below a directory; never one outside it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        target = (self._root / path).resolve()
+        if not target.is_relative_to(self._root):
+            raise NotFound("lies outside the directory", where=path)
+        try:
+            with target.open("rb") as f:
+                return _bounded(f.read(max_length + 1), path, max_length)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound("is not there", where=str(target)) from None
+        except OSError as e:
+            raise Unreachable(f"cannot be read ({e.strerror})", where=str(target)) from None
+
+
+class HttpFetcher:
+    """Serves what an HTTP server has below a base URL."""
+
+    def __init__(self, base_url: str, client: httpx.Client | None = None) -> None:
+        self._base = base_url.rstrip("/") + "/"
+        self._client = client or http_client()
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        url = self._base + path
+        try:
+            with self._client.stream("GET", url) as response:
+                if response.status_code in (403, 404, 410):
+                    raise NotFound(f"is not there (HTTP {response.status_code})", where=url)
+                if response.status_code != 200:
+                    raise Unreachable(f"answered HTTP {response.status_code}", where=url, fix="check the server's log")
+                return self._read(response, url, max_length)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise Unreachable(
+                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
+            ) from None
+
+    @staticmethod
+    def _read(response: httpx.Response, url: str, max_length: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > max_length:
+                raise TooLarge(f"is larger than {max_length} bytes", where=url)
+            parts.append(part)
+        return b"".join(parts)
+
+
+def http_client(timeout_s: float = TIMEOUT_S) -> httpx.Client:
+    """A client that follows no redirect, trusts no environment proxy and waits no longer than `timeout_s`."""
+    return httpx.Client(timeout=timeout_s, follow_redirects=False, trust_env=False)
+
+
+def _bounded(data: bytes, path: str, max_length: int) -> bytes:
+    if len(data) > max_length:
+        raise TooLarge(f"is larger than {max_length} bytes", where=path)
+    return data

@@ -1,0 +1,212 @@
+"""Files that survive kill -9: atomic replacement, durable append, one owner at a time, private to the user.
+
+Every file of ours carries `format` and `v`; `stamped` and `unstamped` write and read that stamp, and a file of a
+newer version is refused with one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.errors import InterlockError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = [
+    "AppendFile",
+    "BadState",
+    "Locked",
+    "NewerFormat",
+    "NotWritable",
+    "file_lock",
+    "private_dir",
+    "read_bounded",
+    "replace",
+    "stamped",
+    "sync_dir",
+    "unstamped",
+]
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIR: Final = 0o700
+
+
+class NotWritable(InterlockError):
+    """A place on disk that cannot be written."""
+
+    code = "not-writable"
+
+
+class Locked(InterlockError):
+    """A directory that another process of ours holds."""
+
+    code = "locked"
+
+
+class BadState(InterlockError):
+    """A file of ours that is damaged or not what it says."""
+
+    code = "bad-state"
+
+
+class NewerFormat(InterlockError):
+    """A file written by a newer interlock."""
+
+    code = "newer-format"
+
+
+def sync_dir(path: Path) -> None:
+    """Make a directory's entries durable (a rename is only durable once its directory is)."""
+    if os.name == "nt":  # pragma: no cover - Windows cannot open a directory
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Put `data` at `path`, whole or not at all, durably.
+
+    Raises: NotWritable.
+    """
+    try:
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+            os.chmod(name, mode)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+        sync_dir(path.parent)
+    except OSError as e:
+        raise NotWritable(
+            f"cannot be written ({_reason(e)})", where=str(path), fix="check its owner and free space"
+        ) from None
+
+
+def private_dir(path: Path) -> Path:
+    """Make a directory that only its owner can enter (0700), with its parents; returns it.
+
+    Raises: NotWritable.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            path.chmod(PRIVATE_DIR)
+    except OSError as e:
+        raise NotWritable(f"cannot be made a private directory ({_reason(e)})", where=str(path)) from None
+    return path
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Read a whole file of at most `limit` bytes.
+
+    Raises: BadState, where it is missing, too large or not a file that can be read.
+    """
+    try:
+        with path.open("rb") as f:
+            data = f.read(limit + 1)
+    except OSError as e:
+        raise BadState(f"cannot be read ({_reason(e)})", where=str(path)) from None
+    if len(data) > limit:
+        raise BadState(f"is larger than {limit} bytes", where=str(path))
+    return data
+
+
+def stamped(format_: str, v: int, body: dict[str, object]) -> bytes:
+    """JSON bytes of a file of ours, with its format and version first."""
+    return json.dumps({"format": format_, "v": v, **body}, indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+def unstamped(data: bytes, format_: str, newest: int, *, where: str) -> dict[str, object]:
+    """The body of a file of ours; `v` stays in it, `format` is checked and dropped.
+
+    Raises: BadState, NewerFormat.
+    """
+    try:
+        body = json_object(data, where)
+    except NotCanonical as e:
+        raise BadState(e.what, where=where) from None
+    if body.pop("format", None) != format_:
+        raise BadState(f"is not a file of format {format_}", where=where)
+    v = body.get("v")
+    if not isinstance(v, int) or isinstance(v, bool) or v < 1:
+        raise BadState("has no version", where=where)
+    if v > newest:
+        raise NewerFormat(
+            f"has version {v}, and this interlock reads up to {newest}", where=where, fix="upgrade interlock"
+        )
+    return body
+
+
+class AppendFile:
+    """A file that only grows; `append` returns once the line is on disk (with fsync) or in the kernel (without)."""
+
+    def __init__(self, path: Path, *, fsync: bool = True) -> None:
+        self._path = path
+        self._fsync = fsync
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+        except OSError as e:
+            raise NotWritable(f"cannot be written ({_reason(e)})", where=str(path)) from None
+
+    def append(self, data: bytes) -> None:
+        """Raises: NotWritable; then nothing of `data` counts as written."""
+        try:
+            size = os.fstat(self._fd).st_size
+            written = os.write(self._fd, data)
+            if written != len(data):
+                os.ftruncate(self._fd, size)
+                raise OSError(errno.ENOSPC, "short write")
+            if self._fsync:
+                os.fsync(self._fd)
+        except OSError as e:
+            raise NotWritable(f"cannot be written ({_reason(e)})", where=str(self._path)) from None
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold an exclusive lock on a file (made if missing); the kernel lets go of it when the process dies.
+
+    Raises: Locked, where another process holds it and `wait` is false; NotWritable.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    except OSError as e:
+        raise NotWritable(f"cannot be locked ({_reason(e)})", where=str(path)) from None
+    try:
+        try:
+            if sys.platform != "win32":  # on Windows the guard and the hooks do without; the mesh roles refuse to start
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise Locked(
+                "is in use by another process", where=str(path), fix="stop it, or use another directory"
+            ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _reason(e: OSError) -> str:
+    return e.strerror or type(e).__name__

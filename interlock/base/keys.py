@@ -1,0 +1,180 @@
+"""Signing keys: the Signer and Verifier protocols, their text form, and key files at rest.
+
+A public key is written `ed25519:HEX`; its id is the first 8 bytes of SHA-256 over that text, in hex.
+An online key lies in a 0600 file as it is; a ceremony key is sealed with Argon2id and secretbox, with the
+parameters in the file. No private key is ever an argument of a command or a variable of the environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from interlock.base import primitives
+from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.errors import InterlockError
+
+__all__ = [
+    "ARGON2_MEMORY",
+    "ARGON2_OPS",
+    "BadKey",
+    "Ed25519Signer",
+    "Ed25519Verifier",
+    "Signer",
+    "Verifier",
+    "dump_key",
+    "load_key",
+    "parse_public",
+]
+
+FORMAT: Final = "interlock-key"
+ARGON2_OPS: Final = 3
+ARGON2_MEMORY: Final = 256 * 1024 * 1024  # bytes
+_ARGON2_MEMORY_MOST: Final = 4 * ARGON2_MEMORY  # a key file must not be able to exhaust the machine
+
+
+class BadKey(InterlockError):
+    """A key or a key file that cannot be used."""
+
+    code = "bad-key"
+
+
+class Verifier(Protocol):
+    """Checks signatures of one key."""
+
+    @property
+    def public(self) -> bytes: ...
+
+    def verify(self, message: bytes, signature: bytes) -> None:
+        """Raises: primitives.BadSignature."""
+
+
+class Signer(Protocol):
+    """Makes signatures with one key."""
+
+    @property
+    def verifier(self) -> Verifier: ...
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Ed25519Verifier:
+    """An Ed25519 public key (32 bytes)."""
+
+    public: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.public) != primitives.KEY_SIZE:
+            raise BadKey(f"an Ed25519 public key has 32 bytes, not {len(self.public)}")
+
+    def verify(self, message: bytes, signature: bytes) -> None:
+        primitives.ed25519_verify(self.public, message, signature)
+
+    @property
+    def text(self) -> str:
+        return f"ed25519:{self.public.hex()}"
+
+    @property
+    def key_id(self) -> str:
+        return hashlib.sha256(self.text.encode("ascii")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Ed25519Signer:
+    """An Ed25519 key pair, from its 32-byte seed (which no repr shows)."""
+
+    seed: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.seed) != primitives.KEY_SIZE:
+            raise BadKey(f"an Ed25519 seed has 32 bytes, not {len(self.seed)}")
+
+    def sign(self, message: bytes) -> bytes:
+        return primitives.ed25519_sign(self.seed, message)
+
+    @property
+    def verifier(self) -> Ed25519Verifier:
+        return Ed25519Verifier(primitives.ed25519_public(self.seed))
+
+
+def parse_public(text: str) -> Ed25519Verifier:
+    """Read `ed25519:HEX`, in its one spelling. Raises: BadKey."""
+    kind, _, digits = text.partition(":")
+    try:
+        verifier = Ed25519Verifier(bytes.fromhex(digits))
+    except ValueError:
+        raise BadKey("public key is not of the form ed25519:HEX") from None
+    if kind != "ed25519" or verifier.text != text:
+        raise BadKey("public key is not of the form ed25519:HEX, in lower case")
+    return verifier
+
+
+def dump_key(
+    signer: Ed25519Signer,
+    *,
+    passphrase: bytes | None = None,
+    salt: bytes = b"",
+    nonce: bytes = b"",
+    memory: int = ARGON2_MEMORY,
+) -> bytes:
+    """A key file's bytes; with a passphrase the seed is sealed (salt 16 random bytes, nonce 24, memory in bytes)."""
+    body: dict[str, object] = {"format": FORMAT, "v": 1, "public": signer.verifier.text}
+    if passphrase is None:
+        body["seed"] = signer.seed.hex()
+    else:
+        box = primitives.sealed_with_passphrase(signer.seed, passphrase, salt, nonce, ARGON2_OPS, memory)
+        body["sealed"] = {
+            "kdf": "argon2id",
+            "ops": ARGON2_OPS,
+            "memory": memory,
+            "salt": _b64(salt),
+            "nonce": _b64(nonce),
+            "box": _b64(box),
+        }
+    return json.dumps(body, indent=1).encode("ascii") + b"\n"
+
+
+def load_key(data: bytes, *, where: str, passphrase: bytes | None = None) -> Ed25519Signer:
+    """Read a key file's bytes. Raises: BadKey, which names `where` and never shows the key."""
+    try:
+        body = json_object(data, where)
+    except NotCanonical as e:
+        raise BadKey(e.what, where=where, fix="give a file that interlock made") from None
+    if body.get("format") != FORMAT:
+        raise BadKey("is not an interlock key file", where=where)
+    if body.get("v") != 1:
+        raise BadKey(
+            f"has version {body.get('v')!r}, newer than this interlock reads", where=where, fix="upgrade interlock"
+        )
+    seed = body.get("seed")
+    try:
+        raw = bytes.fromhex(seed) if isinstance(seed, str) else _unseal(body.get("sealed"), passphrase, where)
+        signer = Ed25519Signer(raw)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise BadKey("is damaged", where=where, fix="restore it from its backup") from None
+    if signer.verifier.text != body.get("public"):
+        raise BadKey("names a public key that is not that of its seed", where=where)
+    return signer
+
+
+def _unseal(sealed: object, passphrase: bytes | None, where: str) -> bytes:
+    if not isinstance(sealed, dict):
+        raise BadKey("holds no key", where=where)
+    if passphrase is None:
+        raise BadKey("is sealed with a passphrase", where=where, fix="give --passphrase-file, or type it when asked")
+    ops, memory = int(sealed["ops"]), int(sealed["memory"])
+    if not (1 <= ops <= 10 and 0 < memory <= _ARGON2_MEMORY_MOST):
+        raise BadKey("asks for more memory or time than any key of ours needs", where=where)
+    salt, nonce, box = (base64.b64decode(sealed[k], validate=True) for k in ("salt", "nonce", "box"))
+    try:
+        return primitives.unsealed_with_passphrase(box, passphrase, salt, nonce, ops, memory)
+    except primitives.BadSignature as e:
+        raise BadKey(e.what, where=where) from None
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

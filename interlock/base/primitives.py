@@ -1,0 +1,135 @@
+"""The only file that imports a cryptographic library; pure functions over bytes.
+
+Sources: Ed25519 RFC 8032 (libsodium's strict verification), X25519 RFC 7748, HKDF RFC 5869, AES-GCM SP 800-38D,
+TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox (libsodium).
+Randomness is an argument. Verification raises and never returns a bool.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, Protocol
+
+import nacl.exceptions
+import nacl.pwhash.argon2id
+import nacl.secret
+import nacl.signing
+from Cryptodome.Hash import TurboSHAKE128
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from interlock.base.errors import InterlockError
+
+__all__ = [
+    "BadSignature",
+    "Squeezer",
+    "aes_gcm_open",
+    "aes_gcm_seal",
+    "ed25519_public",
+    "ed25519_sign",
+    "ed25519_verify",
+    "hkdf_expand",
+    "hkdf_extract",
+    "hmac_sha256",
+    "sealed_with_passphrase",
+    "turboshake128",
+    "unsealed_with_passphrase",
+    "x25519",
+    "x25519_public",
+]
+
+KEY_SIZE: Final = 32
+
+
+class BadSignature(InterlockError):
+    """A signature, a tag or a box that does not verify."""
+
+    code = "bad-signature"
+
+
+def ed25519_public(seed: bytes) -> bytes:
+    """The 32-byte public key of a 32-byte seed."""
+    return bytes(nacl.signing.SigningKey(seed).verify_key)
+
+
+def ed25519_sign(seed: bytes, message: bytes) -> bytes:
+    """A 64-byte signature under the key of a 32-byte seed."""
+    return nacl.signing.SigningKey(seed).sign(message).signature
+
+
+def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> None:
+    """Raises: BadSignature; also for small-order keys and non-canonical encodings (libsodium is strict)."""
+    try:
+        nacl.signing.VerifyKey(public).verify(message, signature)
+    except (nacl.exceptions.CryptoError, ValueError, TypeError):
+        raise BadSignature("signature does not verify") from None
+
+
+def x25519_public(private: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def x25519(private: bytes, public: bytes) -> bytes:
+    """The shared secret, 32 bytes. Raises: BadSignature, for an all-zero result (RFC 7748, 6.1)."""
+    try:
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise BadSignature("X25519 public key is of small order or malformed") from None
+
+
+def hmac_sha256(key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, "sha256")
+
+
+def hkdf_extract(salt: bytes, ikm: bytes) -> bytes:
+    return hmac_sha256(salt or bytes(hashes.SHA256.digest_size), ikm)
+
+
+def hkdf_expand(prk: bytes, info: bytes, length: int) -> bytes:
+    blocks, block, counter = b"", b"", 1
+    while len(blocks) < length:
+        block = hmac_sha256(prk, block + info + bytes([counter]))
+        blocks += block
+        counter += 1
+    return blocks[:length]
+
+
+def aes_gcm_seal(key: bytes, nonce: bytes, aad: bytes, plaintext: bytes) -> bytes:
+    return AESGCM(key).encrypt(nonce, plaintext, aad)
+
+
+def aes_gcm_open(key: bytes, nonce: bytes, aad: bytes, ciphertext: bytes) -> bytes:
+    """Raises: BadSignature, where the tag does not match."""
+    try:
+        return AESGCM(key).decrypt(nonce, ciphertext, aad)
+    except (InvalidTag, ValueError):
+        raise BadSignature("ciphertext does not open") from None
+
+
+class Squeezer(Protocol):
+    """A running extendable-output function: each call returns the next bytes."""
+
+    def read(self, length: int) -> bytes: ...
+
+
+def turboshake128(domain: int, message: bytes) -> Squeezer:
+    """TurboSHAKE128 over a message, with its domain-separation byte (1 to 127)."""
+    xof: Squeezer = TurboSHAKE128.new(domain=domain, data=message)
+    return xof
+
+
+def sealed_with_passphrase(secret: bytes, passphrase: bytes, salt: bytes, nonce: bytes, ops: int, mem: int) -> bytes:
+    """secretbox under an Argon2id key; salt 16 bytes, nonce 24 bytes, `mem` in bytes."""
+    key = nacl.pwhash.argon2id.kdf(nacl.secret.SecretBox.KEY_SIZE, passphrase, salt, ops, mem)
+    return nacl.secret.SecretBox(key).encrypt(secret, nonce).ciphertext
+
+
+def unsealed_with_passphrase(box: bytes, passphrase: bytes, salt: bytes, nonce: bytes, ops: int, mem: int) -> bytes:
+    """Raises: BadSignature, for a wrong passphrase or a changed box."""
+    key = nacl.pwhash.argon2id.kdf(nacl.secret.SecretBox.KEY_SIZE, passphrase, salt, ops, mem)
+    try:
+        return nacl.secret.SecretBox(key).decrypt(box, nonce)
+    except nacl.exceptions.CryptoError:
+        raise BadSignature("passphrase is wrong, or the key file was changed") from None

@@ -1,0 +1,111 @@
+"""The one TOML file, and where configuration and state live.
+
+The file is found by `--config`, then INTERLOCK_CONFIG, then the user's configuration directory. Its sections are
+listed here once; each is read by the room that owns it, and an unknown section or key is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["SECTIONS", "BadConfig", "Settings", "config_file", "read_settings", "state_dir"]
+
+# section -> who reads it
+SECTIONS: Final[dict[str, str]] = {
+    "guard": "the local guard and the hooks",
+    "mesh": "the node: its home, commons, log, subscriptions",
+    "report": "consent and counts",
+    "serve": "roles that listen",
+}
+_LIMIT: Final = 1 << 20
+
+
+class BadConfig(InterlockError):
+    """A configuration that cannot be used."""
+
+    code = "bad-config"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A parsed configuration file; `path` is None where there is no file and all is default."""
+
+    path: Path | None = None
+    tables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def section(self, name: str, known: Mapping[str, type | tuple[type, ...]]) -> dict[str, object]:
+        """One section's values, each of the type that `known` gives its key.
+
+        Raises: BadConfig, for an unknown key or a value of another type.
+        """
+        values = dict(self.tables.get(name, {}))
+        for key, value in values.items():
+            where = f"{self.path}: [{name}] {key}"
+            if key not in known:
+                raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
+            if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is int):
+                raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
+        return values
+
+
+def config_file(explicit: str | None = None) -> Path | None:
+    """The configuration file to read, or None where there is none and none was asked for."""
+    named = explicit or os.environ.get("INTERLOCK_CONFIG")
+    if named:
+        return Path(named)
+    default = _config_dir() / "interlock.toml"
+    return default if default.exists() else None
+
+
+def read_settings(path: Path | None) -> Settings:
+    """Read the one TOML file. Raises: BadConfig, with line and column where it is not TOML."""
+    if path is None:
+        return Settings()
+    try:
+        with path.open("rb") as f:
+            data = f.read(_LIMIT + 1)
+        if len(data) > _LIMIT:
+            raise BadConfig("is larger than 1 MiB", where=str(path))
+        tables = tomllib.loads(data.decode("utf-8"))
+    except OSError as e:
+        raise BadConfig(
+            f"cannot be read ({e.strerror})", where=str(path), fix="check --config and INTERLOCK_CONFIG"
+        ) from None
+    except UnicodeDecodeError as e:
+        raise BadConfig(f"is not UTF-8 (byte {e.start})", where=str(path)) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as e:
+        raise BadConfig(f"is not TOML ({e})", where=str(path)) from None
+    for name, table in tables.items():
+        if name not in SECTIONS or not isinstance(table, dict):
+            raise BadConfig("is not a section", where=f"{path}: {name}", fix=f"known: {', '.join(sorted(SECTIONS))}")
+    return Settings(path, tables)
+
+
+def state_dir() -> Path:
+    """Where interlock keeps its state by default; not made here."""
+    if sys.platform == "win32":
+        return _from_env("LOCALAPPDATA", "AppData/Local") / "interlock" / "state"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "interlock"
+    return _from_env("XDG_STATE_HOME", ".local/state") / "interlock"
+
+
+def _config_dir() -> Path:
+    if sys.platform == "win32":
+        return _from_env("APPDATA", "AppData/Roaming") / "interlock"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "interlock"
+    return _from_env("XDG_CONFIG_HOME", ".config") / "interlock"
+
+
+def _from_env(name: str, fallback: str) -> Path:
+    value = os.environ.get(name, "")
+    return Path(value) if os.path.isabs(value) else Path.home() / fallback

@@ -1,0 +1,37 @@
+"""SensorEvent: one action of an agent as the guard sees it, before it takes effect or after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = ["Phase", "SensorEvent", "frozen_args"]
+
+Phase = Literal["call", "result"]
+
+
+@dataclass(frozen=True, slots=True)
+class SensorEvent:
+    """One action: the tool's name, its arguments, and who is acting.
+
+    `action` is the tool's name. On a "call" event `args` are its arguments; on a "result" event they are what the
+    tool returned: a mapping as itself, anything else under the key "result". `args` is read-only.
+    `ts_us` is the time in microseconds UTC, 0 where nobody asked. `cwd` is where a command would run, if known.
+    """
+
+    action: str
+    args: Mapping[str, object] = field(repr=False)
+    phase: Phase = "call"
+    principal: str | None = None
+    parent_principal: str | None = None
+    span_id: str | None = None
+    call_id: str = ""
+    ts_us: int = 0
+    cwd: str | None = None
+
+
+def frozen_args(args: Mapping[str, object]) -> Mapping[str, object]:
+    """A read-only view of a copy, so that neither a rule nor a caller can change what was judged."""
+    return MappingProxyType(dict(args))
