@@ -1,0 +1,18 @@
+//! Python binding of interlock's native engine: convert, call, convert; no logic.
+
+/// The native part of interlock; version-locked to the Python package.
+#[pyo3::pymodule]
+mod interlock_native {
+    use pyo3::prelude::{pyfunction, Bound, PyModule, PyModuleMethods, PyResult};
+
+    /// The version of the contract that this build speaks; the Python side checks it once.
+    #[pyfunction]
+    fn abi_version() -> u32 {
+        interlock_engine::ABI_VERSION
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
