@@ -1,0 +1,1 @@
+"""Floor 2: signed policy, shared; and what the counts teach."""

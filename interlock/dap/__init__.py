@@ -1,0 +1,1 @@
+"""Floor 1: counts that no one can read alone."""

@@ -1,0 +1,1 @@
+"""Floor 1: a SensorEvent in, a Decision out."""

@@ -1,0 +1,1 @@
+"""Floor 2: where a call enters and leaves the guard."""

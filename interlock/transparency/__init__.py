@@ -1,0 +1,1 @@
+"""Floor 1: an append-only log, from the hash up."""

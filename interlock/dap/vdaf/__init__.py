@@ -1,0 +1,1 @@
+"""The readable VDAF reference (draft-irtf-cfrg-vdaf-18)."""

@@ -1,0 +1,1 @@
+"""What a call would do: shell commands and intents."""

@@ -1,0 +1,1 @@
+"""Detectors, one module a family; each ends in a DETECTORS table."""

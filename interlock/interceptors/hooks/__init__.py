@@ -1,0 +1,1 @@
+"""One module a coding agent: its payloads to event and decision, and back."""

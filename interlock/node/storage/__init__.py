@@ -1,0 +1,1 @@
+"""The storage protocols of the lower floors, on SQLite."""

@@ -1,0 +1,82 @@
+"""Pure modules read no file, socket, clock, randomness or environment: what they need is an argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.arch.source import Module, modules
+
+IMPURE = {
+    "asyncio",
+    "httpx",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "shutil",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "time",
+    "urllib.request",
+}
+PURE = [
+    "interlock.base.canonical",
+    "interlock.base.codec",
+    "interlock.base.errors",
+    "interlock.base.keys",
+    "interlock.base.primitives",
+    "interlock.commons.grants",
+    "interlock.commons.indicators",
+    "interlock.commons.pack",
+    "interlock.commons.resolve",
+    "interlock.commons.rings",
+    "interlock.commons.tally",
+    "interlock.dap.backend",
+    "interlock.dap.drafts",
+    "interlock.dap.hpke",
+    "interlock.dap.messages",
+    "interlock.dap.problems",
+    "interlock.dap.task",
+    "interlock.dap.vdaf.*",
+    "interlock.engine.analysis.*",
+    "interlock.engine.decision",
+    "interlock.engine.detectors.*",
+    "interlock.engine.evaluate",
+    "interlock.engine.event",
+    "interlock.engine.policy.conditions",
+    "interlock.engine.policy.document",
+    "interlock.engine.policy.load",
+    "interlock.engine.policy.model",
+    "interlock.engine.settle",
+    "interlock.interceptors.hooks.claude_code",
+    "interlock.transparency.checkpoint",
+    "interlock.transparency.entry",
+    "interlock.transparency.merkle",
+    "interlock.transparency.note",
+    "interlock.transparency.policy",
+    "interlock.transparency.proof",
+    "interlock.transparency.tiles",
+]
+# names values of a type, and opens nothing
+EXCEPTIONS = {("interlock.base.canonical", "pathlib")}
+
+
+def _matching(pattern: str) -> list[Module]:
+    prefix = pattern.removesuffix("*")
+    exact = [m for m in modules() if m.name == pattern]
+    return exact or [m for m in modules() if pattern.endswith("*") and m.name.startswith(prefix)]
+
+
+@pytest.mark.parametrize("pattern", PURE)
+def test_a_pure_module_imports_nothing_that_reads_the_world(pattern: str) -> None:
+    found = _matching(pattern)
+    assert found, f"{pattern} is listed as pure and is not there"
+    wrong = [
+        f"{m.name}:{i.line} imports {i.target}"
+        for m in found
+        for i in m.imports
+        if i.target in IMPURE and (m.name, i.target) not in EXCEPTIONS
+    ]
+    assert not wrong, wrong
