@@ -1,0 +1,98 @@
+"""What DAP asks of a verifiable distributed aggregation function: bytes in, bytes out (VDAF, section 5).
+
+The native backend and the Python reference (`vdaf.prio3.Prio3`) both fill `VdafBackend`. One report goes through it
+in this order, and in no other:
+
+    client       shard -> public share, one input share an aggregator
+    aggregators  verify_init (each) -> state, verifier share
+    together     verifier_shares_to_message -> the message, or VdafError
+    aggregators  verify_next (each) -> output share, or VdafError
+    later        aggregate, merge (each) -> aggregate share; the collector unshards all of them
+
+A state, an output share and an aggregate share are bytes, so that they can be stored between steps; whoever keeps
+them keeps them secret, and no repr, error or log line may show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["NONCE_SIZE", "SEED_SIZE", "VERIFY_KEY_SIZE", "VdafBackend", "VdafError"]
+
+NONCE_SIZE: Final = 16  # bytes; in DAP the nonce is the report ID
+SEED_SIZE: Final = 32  # bytes; every seed, blind and part of XofTurboShake128
+VERIFY_KEY_SIZE: Final = 32  # bytes; shared by the aggregators, never known to a client
+
+
+class VdafError(InterlockError):
+    """A share, a proof or a message of a peer that is refused: the report drops out, the batch goes on."""
+
+    code = "vdaf"
+
+
+class VdafBackend(Protocol):
+    """One VDAF with its parameters fixed. Aggregator 0 is DAP's leader, aggregator 1 its helper.
+
+    What a peer sent and does not fit raises VdafError. What the calling program got wrong (the size of a key, a nonce
+    or the randomness, a measurement outside the range, the number of shares) raises ValueError without the value.
+    """
+
+    @property
+    def algorithm_id(self) -> int:
+        """The VDAF's registered number: 1 Count, 2 Sum, 3 SumVec, 4 Histogram, 5 MultihotCountVec."""
+
+    @property
+    def vdaf_config(self) -> bytes:
+        """The parameters as DAP's TaskConfiguration spells them (vdaf_configuration)."""
+
+    @property
+    def shares(self) -> int:
+        """How many aggregators; two in DAP."""
+
+    @property
+    def rand_size(self) -> int:
+        """How many random bytes `shard` takes."""
+
+    def shard(
+        self, ctx: bytes, measurement: Sequence[int], nonce: bytes, rand: bytes
+    ) -> tuple[bytes, tuple[bytes, ...]]:
+        """The public share, and an input share for each aggregator: `public, (leader, helper) = shard(...)`.
+
+        `measurement`: Count [0 or 1], Sum [value], Histogram [bucket], SumVec one value a place, MultihotCountVec one
+        0 or 1 a place. `nonce` is NONCE_SIZE bytes, `rand` is `rand_size` fresh random bytes. Raises: ValueError.
+        """
+
+    def verify_init(
+        self, verify_key: bytes, ctx: bytes, agg_id: int, nonce: bytes, public_share: bytes, input_share: bytes
+    ) -> tuple[bytes, bytes]:
+        """Begin to verify one report: (state, to keep; verifier share, to send). Raises: VdafError, ValueError."""
+
+    def verifier_shares_to_message(self, ctx: bytes, verifier_shares: Sequence[bytes]) -> bytes:
+        """Judge the proof from all verifier shares, in the order of aggregators.
+
+        Raises: VdafError, where the proof does not hold; ValueError, for the wrong number of shares.
+        """
+
+    def verify_next(self, ctx: bytes, state: bytes, message: bytes) -> bytes:
+        """The output share of a report whose proof holds. Raises: VdafError."""
+
+    def aggregate(self, out_shares: Iterable[bytes]) -> bytes:
+        """The aggregate share of these output shares; of none, the share that adds nothing. Raises: VdafError."""
+
+    def merge(self, agg_shares: Iterable[bytes]) -> bytes:
+        """One aggregate share of several of the same aggregator. Raises: VdafError."""
+
+    def encode_agg_share(self, values: Sequence[int]) -> bytes:
+        """Field elements to bytes. Raises: ValueError, for a wrong number of values or one outside the field."""
+
+    def decode_agg_share(self, agg_share: bytes) -> list[int]:
+        """Bytes to field elements. Raises: VdafError."""
+
+    def unshard(self, agg_shares: Sequence[bytes], count: int) -> list[int]:
+        """The aggregate result of `count` reports from every aggregator's share, in the order of the measurement.
+
+        Raises: VdafError, for a share that does not decode; ValueError, for the wrong number of shares.
+        """

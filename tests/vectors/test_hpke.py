@@ -1,0 +1,63 @@
+"""RFC 9180's published test vectors, every encryption of each, against interlock.dap.hpke."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from interlock.base.primitives import BadSignature
+from interlock.dap import hpke
+
+FOLDER: Final = Path(__file__).parents[2] / ".." / "shared" / "vectors" / "hpke-rfc9180"
+OURS: Final = (0, hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID)  # mode, kem, kdf, aead
+REPLAYED: Final = {
+    # file -> how many of its entries are of our suite
+    "rfc9180_x25519_hkdfsha256_aes128gcm_base.json": 1,
+    "rfc9180_x25519_hkdfsha256_aes128gcm_allmodes.json": 1,  # modes 1 to 3 (PSK, authenticated) are not in DAP
+    "rfc9180_base_p256_x25519_trimmed4.json": 1,  # P-256, HKDF-SHA512, AES-256, ChaCha20 are not in this form
+}
+
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/vectors/hpke-rfc9180 is not here")
+
+
+@functools.cache
+def entries(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((FOLDER / name).read_text())
+    return [e for e in found if (e["mode"], e["kem_id"], e["kdf_id"], e["aead_id"]) == OURS]
+
+
+def test_every_file_of_the_folder_is_replayed() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == set(REPLAYED)
+
+
+@pytest.mark.parametrize("name", sorted(REPLAYED))
+def test_keys_and_every_encryption_are_those_of_the_vector(name: str) -> None:
+    assert len(entries(name)) == REPLAYED[name]
+    for entry in entries(name):
+        pair = hpke.derive_key_pair(bytes.fromhex(entry["ikmR"]))
+        assert (pair.private.hex(), pair.public.hex()) == (entry["skRm"], entry["pkRm"])
+        info = bytes.fromhex(entry["info"])
+        enc, sending = hpke.sender(pair.public, info, ikm=bytes.fromhex(entry["ikmE"]))
+        assert enc.hex() == entry["enc"]
+        receiving = hpke.receiver(pair, enc, info)
+        for step in entry["encryptions"]:
+            aad, plaintext = bytes.fromhex(step["aad"]), bytes.fromhex(step["pt"])
+            payload = sending.seal(aad, plaintext)
+            assert payload.hex() == step["ct"]
+            assert receiving.open(aad, payload) == plaintext
+
+
+def test_a_vector_with_one_changed_bit_does_not_open() -> None:
+    entry = entries("rfc9180_x25519_hkdfsha256_aes128gcm_base.json")[0]
+    pair = hpke.derive_key_pair(bytes.fromhex(entry["ikmR"]))
+    step = entry["encryptions"][0]
+    payload = bytearray.fromhex(step["ct"])
+    payload[-1] ^= 1
+    with pytest.raises(BadSignature):
+        hpke.unseal(
+            pair, bytes.fromhex(entry["enc"]), bytes.fromhex(entry["info"]), bytes.fromhex(step["aad"]), bytes(payload)
+        )
