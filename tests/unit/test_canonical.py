@@ -1,0 +1,149 @@
+"""The canonical encoding: one spelling a value, and no two values with one spelling."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import decimal
+import json
+import math
+import pathlib
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.base.canonical import NotCanonical, digest, encode, json_object, parse_json
+
+VECTORS = pathlib.Path(__file__).parents[1] / "conformance" / "canonical.json"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_the_shared_vectors_hold() -> None:
+    rows = json.loads(VECTORS.read_text(encoding="utf-8"))["rows"]
+    assert len(rows) >= 20
+    for row in rows:
+        value = json.loads(row["json"])
+        assert encode(value).decode("utf-8") == row["canonical"], row
+        assert digest("interlock/test/v1", value).hex() == row["digest"], row
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (333333333.33333329, "333333333.3333333"),
+        (1e30, "1e+30"),
+        (4.50, "4.5"),
+        (2e-3, "0.002"),
+        (1e-27, "1e-27"),
+        (1e21, "1e+21"),
+        (1e20, "100000000000000000000"),
+        (1e-7, "1e-7"),
+        (0.000001, "0.000001"),
+        (-0.0, "0"),
+        (5e-324, "5e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e+308"),
+        (2**70, "1180591620717411303424"),
+    ],
+)
+def test_numbers_are_spelt_as_rfc_8785_says(value: float, text: str) -> None:
+    assert encode(value).decode() == text
+
+
+def test_keys_are_ordered_by_utf_16_code_units() -> None:
+    # RFC 8785, 3.2.3: the smiley's surrogates sort before the dalet of the presentation forms.
+    value = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\u0080": 6, "\u00f6": 7}
+    assert list(json.loads(encode(value))) == ["\r", "1", "\u0080", "\u00f6", "\u20ac", "\U0001f600", "\ufb33"]
+
+
+@given(json_values)
+def test_an_encoding_reads_back_as_the_value_and_encodes_to_itself(value: object) -> None:
+    again = json.loads(encode(value))
+    assert encode(again) == encode(value)
+
+
+def test_values_that_json_lacks_have_spellings_that_no_json_value_shares() -> None:
+    odd = [
+        math.nan,
+        math.inf,
+        -math.inf,
+        b"x",
+        "\ud800",
+        {"\udfff": 1},
+        {1, 2},
+        {1: "a"},
+        {"1": "a"},
+        {"$il": ["float", "NaN"]},
+        {"$il": ["bytes", "eA=="]},
+        {"$il": 1},
+        "NaN",
+        "x",
+        dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        dt.date(2026, 1, 1),
+        "2026-01-01",
+        uuid.UUID(int=1),
+        decimal.Decimal("1.0"),
+        decimal.Decimal("1"),
+        pathlib.PurePosixPath("a"),
+        "a",
+        1,
+    ]
+    spellings = [encode(v) for v in odd]
+    assert len(set(spellings)) == len(odd)
+    assert encode(True) != encode(1)
+
+
+def test_an_unknown_object_is_refused_by_its_type_and_never_by_its_value() -> None:
+    class Widget:
+        def __repr__(self) -> str:
+            return "secret"
+
+    with pytest.raises(NotCanonical) as e:
+        encode({"a": [Widget()]})
+    assert "Widget" in str(e.value)
+    assert "secret" not in str(e.value)
+
+
+def test_a_cycle_and_an_abyss_are_refused() -> None:
+    cycle: list[object] = []
+    cycle.append(cycle)
+    with pytest.raises(NotCanonical):
+        encode(cycle)
+    with pytest.raises(NotCanonical):
+        encode(10**5000)
+
+
+def test_digests_of_different_domains_differ() -> None:
+    assert digest("a", {"x": 1}) != digest("b", {"x": 1})
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff{}", "UTF-8"),
+        (b"{", "line 1"),
+        (b'{"a":1,"a":2}', "twice"),
+        (b'{"a":NaN}', "NaN"),
+        (b"[" * 100_000, "deep"),
+        (b"[]", "object"),
+        (b"1" * 10_000, "not JSON"),
+    ],
+)
+def test_json_that_is_not_strict_is_refused_in_one_line(data: bytes, reason: str) -> None:
+    with pytest.raises(NotCanonical) as e:
+        json_object(data, "file.json")
+    assert reason in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+@given(st.binary(max_size=200))
+def test_the_strict_parser_raises_its_own_error_only(data: bytes) -> None:
+    with contextlib.suppress(NotCanonical):
+        parse_json(data, "x")
