@@ -1,0 +1,122 @@
+"""Serving a Starlette application: loopback by default, anything else only with TLS or behind a proxy.
+
+A server prints nothing until it listens, then one line on stderr; SIGTERM and Ctrl-C end it within a few seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from interlock.base.errors import BadInput, InterlockError
+
+__all__ = ["BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
+
+log = logging.getLogger("interlock.http")
+
+GRACE_S: Final = 3  # how long requests under way may take once the server was asked to stop
+BACKLOG: Final = 128
+
+
+class PortInUse(InterlockError):
+    """Another program listens there."""
+
+    code = "port-in-use"
+
+
+class BodyTooLarge(InterlockError):
+    """A request whose body is larger than its handler takes."""
+
+    code = "too-large"
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where to listen. `fd` is a listening socket handed down by whoever started us (socket activation)."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    fd: int | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    behind_proxy: bool = False
+
+    def check(self) -> None:
+        """Raises: BadInput, for an address that others can reach without TLS or a proxy in front."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise BadInput("TLS needs both", where="--tls-cert, --tls-key")
+        if self.fd is None and not _is_loopback(self.host) and self.tls_cert is None and not self.behind_proxy:
+            raise BadInput(
+                "is not a loopback address", where=self.host, fix="give --tls-cert and --tls-key, or --behind-proxy"
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def open_socket(listen: Listen) -> socket.socket:
+    """A listening socket. Raises: PortInUse, BadInput."""
+    listen.check()
+    if listen.fd is not None:
+        return socket.socket(fileno=listen.fd)
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((listen.host, listen.port))
+        sock.listen(BACKLOG)
+    except (OSError, OverflowError) as e:
+        sock.close()
+        where = f"{listen.host}:{listen.port}"
+        if getattr(e, "errno", None) == errno.EADDRINUSE:
+            raise PortInUse("is in use", where=where, fix="choose another --port, or stop what listens there") from None
+        raise BadInput(f"cannot be listened on ({e})", where=where, fix="choose another --host or --port") from None
+    return sock
+
+
+def serve(app: ASGIApp, listen: Listen, *, ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C. `ready` is called with the base URL once the socket listens."""
+    with open_socket(listen) as sock:
+        host, port = sock.getsockname()[:2]
+        scheme = "https" if listen.tls_cert else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            proxy_headers=listen.behind_proxy,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=str(listen.tls_cert) if listen.tls_cert else None,
+            ssl_keyfile=str(listen.tls_key) if listen.tls_key else None,
+        )
+        if ready is not None:
+            ready(url)
+        uvicorn.Server(config).run(sockets=[sock])
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """A request's whole body. Raises: BodyTooLarge, as soon as more than `limit` bytes came."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise BodyTooLarge(f"the body is larger than {limit} bytes")
+        parts.append(part)
+    return b"".join(parts)
