@@ -1,0 +1,337 @@
+"""The messages of DAP as values: `encode` writes one, `decode` reads it strictly, and decode(encode(x)) == x.
+
+Here stand the common types, the task's configuration and the upload; `jobs` has aggregation and collection. One
+class a structure of draft-ietf-ppm-dap-18 (TLS presentation language). Decoding checks the form only: what a message
+means, its extensions and its times are judged by whoever acts on it, because each place answers with an error of its
+own. URL bytes are never touched: one changed byte and no share opens.
+Raises, in every `decode`: base.codec.Malformed. No repr shows a share or a payload.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from interlock.base.codec import Malformed, Reader, Writer, decode
+from interlock.dap.drafts import DAP_18, Draft, ReportError
+
+__all__ = [
+    "MEDIA_TYPES",
+    "REPORT_ID_SIZE",
+    "TASK_ID_SIZE",
+    "TIME_INTERVAL",
+    "Extension",
+    "HpkeCiphertext",
+    "HpkeConfig",
+    "HpkeConfigList",
+    "InputShareAad",
+    "Interval",
+    "Message",
+    "PlaintextInputShare",
+    "Report",
+    "ReportMetadata",
+    "SumVecConfig",
+    "TaskConfiguration",
+    "UploadErrors",
+    "UploadRequest",
+    "joined",
+    "media_type",
+    "write_all",
+]
+
+REPORT_ID_SIZE: Final = 16
+TASK_ID_SIZE: Final = 32
+TIME_INTERVAL: Final = 1  # BatchMode; leader_selected (2) is not spoken here
+
+MEDIA_TYPES: Final = frozenset(
+    {
+        "hpke-config-list",
+        "upload-req",
+        "upload-errors",
+        "aggregation-job-init-req",
+        "aggregation-job-resp",
+        "collection-job-req",
+        "collection-job-resp",
+        "aggregate-share-req",
+        "aggregate-share",
+    }
+)
+
+
+def media_type(message: str) -> str:
+    """The media type of one kind of message, such as `upload-req`."""
+    if message not in MEDIA_TYPES:
+        raise ValueError(f"{message} is not a message of DAP")
+    return f"application/ppm-dap;message={message}"
+
+
+class Message(abc.ABC):
+    """The common face: subclasses give `write` and `read`."""
+
+    @abc.abstractmethod
+    def write(self, w: Writer) -> None: ...
+
+    @classmethod
+    @abc.abstractmethod
+    def read(cls, r: Reader) -> Self: ...
+
+    def encode(self) -> bytes:
+        w = Writer()
+        self.write(w)
+        return w.done()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises: Malformed."""
+        return decode(data, cls.read, cls.__name__)
+
+
+def write_all(w: Writer, messages: Iterable[Message]) -> None:
+    for message in messages:
+        message.write(w)
+
+
+def joined(messages: Iterable[Message]) -> bytes:
+    w = Writer()
+    write_all(w, messages)
+    return w.done()
+
+
+@dataclass(frozen=True)
+class Interval(Message):
+    """A half-open span of time, in units of the task's time precision."""
+
+    start: int
+    duration: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.duration
+
+    def write(self, w: Writer) -> None:
+        w.u64(self.start).u64(self.duration)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u64(), r.u64())
+
+
+@dataclass(frozen=True)
+class Extension(Message):
+    """An extension of a task, a report, an aggregation job or a collection job: all have this one form."""
+
+    kind: int
+    data: bytes = field(repr=False)
+
+    def write(self, w: Writer) -> None:
+        w.u16(self.kind).opaque16(self.data)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u16(), r.opaque16())
+
+    @classmethod
+    def read_list(cls, r: Reader) -> tuple[Self, ...]:
+        return tuple(Reader(r.opaque16(), "extension list").many(cls.read))
+
+
+@dataclass(frozen=True)
+class HpkeConfig(Message):
+    """A public key to seal to, with its suite; `id` is what ciphertexts name it by."""
+
+    id: int
+    kem_id: int
+    kdf_id: int
+    aead_id: int
+    public_key: bytes
+
+    def write(self, w: Writer) -> None:
+        w.u8(self.id).u16(self.kem_id).u16(self.kdf_id).u16(self.aead_id).opaque16(self.public_key)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u8(), r.u16(), r.u16(), r.u16(), r.opaque16(least=1))
+
+
+@dataclass(frozen=True)
+class HpkeConfigList(Message):
+    """What an aggregator offers, in order of preference; ids are distinct (4.4.1)."""
+
+    configs: tuple[HpkeConfig, ...]
+
+    def write(self, w: Writer) -> None:
+        w.opaque16(joined(self.configs))
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        configs = tuple(Reader(r.opaque16(least=10), cls.__name__).many(HpkeConfig.read))
+        if len({c.id for c in configs}) != len(configs):
+            raise Malformed("HPKE configurations share an id")
+        return cls(configs)
+
+
+@dataclass(frozen=True)
+class HpkeCiphertext(Message):
+    """A sealed message and the id of the key that opens it."""
+
+    config_id: int
+    enc: bytes = field(repr=False)
+    payload: bytes = field(repr=False)
+
+    def write(self, w: Writer) -> None:
+        w.u8(self.config_id).opaque16(self.enc).opaque32(self.payload)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u8(), r.opaque16(least=1), r.opaque32(least=1))
+
+
+@dataclass(frozen=True)
+class ReportMetadata(Message):
+    """What is public of a report: its 16-byte id, its time, its public extensions."""
+
+    report_id: bytes
+    time: int
+    extensions: tuple[Extension, ...] = ()
+
+    def write(self, w: Writer) -> None:
+        w.fixed(self.report_id, REPORT_ID_SIZE).u64(self.time).opaque16(joined(self.extensions))
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.take(REPORT_ID_SIZE), r.u64(), Extension.read_list(r))
+
+
+@dataclass(frozen=True)
+class Report(Message):
+    """One client's report: public share, and a sealed input share for each aggregator."""
+
+    metadata: ReportMetadata
+    public_share: bytes = field(repr=False)
+    leader_share: HpkeCiphertext
+    helper_share: HpkeCiphertext
+
+    def write(self, w: Writer) -> None:
+        self.metadata.write(w)
+        w.opaque32(self.public_share)
+        self.leader_share.write(w)
+        self.helper_share.write(w)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(ReportMetadata.read(r), r.opaque32(), HpkeCiphertext.read(r), HpkeCiphertext.read(r))
+
+
+@dataclass(frozen=True)
+class UploadRequest(Message):
+    """Reports, one behind the other to the end of the body."""
+
+    reports: tuple[Report, ...]
+
+    def write(self, w: Writer) -> None:
+        write_all(w, self.reports)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(tuple(r.many(Report.read)))
+
+
+@dataclass(frozen=True)
+class UploadErrors:
+    """The reports of a request that were turned down, in its order, each with the reason."""
+
+    errors: tuple[tuple[bytes, ReportError], ...]
+
+    def encode(self, draft: Draft = DAP_18) -> bytes:
+        w = Writer()
+        for report_id, error in self.errors:
+            w.fixed(report_id, REPORT_ID_SIZE).u8(draft.error_code(error))
+        return w.done()
+
+    @classmethod
+    def decode(cls, data: bytes, draft: Draft = DAP_18) -> Self:
+        """Raises: Malformed."""
+        pairs = Reader(data, cls.__name__).many(lambda r: (r.take(REPORT_ID_SIZE), draft.error_of(r.u8())))
+        return cls(tuple(pairs))
+
+
+@dataclass(frozen=True)
+class PlaintextInputShare(Message):
+    """What lies inside a report's ciphertext: an aggregator's own extensions and its input share."""
+
+    extensions: tuple[Extension, ...]
+    payload: bytes = field(repr=False)
+
+    def write(self, w: Writer) -> None:
+        w.opaque16(joined(self.extensions)).opaque32(self.payload)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(Extension.read_list(r), r.opaque32(least=1))
+
+
+@dataclass(frozen=True)
+class SumVecConfig(Message):
+    """vdaf_configuration of Prio3SumVec."""
+
+    length: int
+    max_measurement: int
+    chunk_length: int
+
+    def write(self, w: Writer) -> None:
+        w.u32(self.length).u64(self.max_measurement).u32(self.chunk_length)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u32(), r.u64(), r.u32())
+
+
+@dataclass(frozen=True)
+class TaskConfiguration(Message):
+    """What all parties of a task agree on, bound into every ciphertext; URLs are bytes and stay as they are."""
+
+    task_info: bytes
+    leader_url: bytes
+    helper_url: bytes
+    time_precision: int  # seconds
+    min_batch_size: int
+    batch_mode: int
+    batch_config: bytes
+    vdaf_type: int
+    vdaf_configuration: bytes
+    extensions: tuple[Extension, ...] = ()
+
+    def write(self, w: Writer) -> None:
+        w.opaque8(self.task_info).opaque16(self.leader_url).opaque16(self.helper_url)
+        w.u64(self.time_precision).u64(self.min_batch_size)
+        w.u8(self.batch_mode).opaque16(self.batch_config)
+        w.u32(self.vdaf_type).opaque16(self.vdaf_configuration)
+        w.opaque16(joined(self.extensions))
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        info, leader, helper = r.opaque8(least=1), r.opaque16(least=1), r.opaque16(least=1)
+        precision, least, mode, mode_config = r.u64(), r.u64(), r.u8(), r.opaque16()
+        vdaf, vdaf_config = r.u32(), r.opaque16()
+        return cls(info, leader, helper, precision, least, mode, mode_config, vdaf, vdaf_config, Extension.read_list(r))
+
+
+@dataclass(frozen=True)
+class InputShareAad(Message):
+    """The associated data that an input share is sealed with; the configuration's bytes stand as they were agreed."""
+
+    task_id: bytes
+    configuration: bytes
+    metadata: ReportMetadata
+    public_share: bytes = field(repr=False)
+
+    def write(self, w: Writer) -> None:
+        w.fixed(self.task_id, TASK_ID_SIZE).raw(self.configuration)
+        self.metadata.write(w)
+        w.opaque32(self.public_share)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.take(TASK_ID_SIZE), TaskConfiguration.read(r).encode(), ReportMetadata.read(r), r.opaque32())
