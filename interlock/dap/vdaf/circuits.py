@@ -251,8 +251,9 @@ class MultihotCountVec(_BitVector):
 
     def encode(self, measurement: Sequence[int]) -> list[int]:
         flags = _within(measurement, self.length, 1)
-        (weight,) = _within([sum(flags)], 1, self.max_weight)
-        return flags + _range_checked(weight, self.weights)
+        if sum(flags) > self.max_weight:
+            raise ValueError(f"a measurement has at most {self.max_weight} ones")
+        return flags + _range_checked(sum(flags), self.weights)
 
     def outputs(self, meas: Sequence[int], results: Sequence[int], shares: int) -> list[int]:
         claimed = self.field.dot(self.weights, meas[self.length :])

@@ -16,7 +16,7 @@ from typing import Final
 
 from interlock.dap.backend import VdafError
 
-__all__ = ["FIELD64", "FIELD128", "Field"]
+__all__ = ["FIELD128", "FIELD64", "Field"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ class Field:
 @functools.lru_cache(maxsize=64)
 def _roots(field: Field, n: int) -> tuple[int, ...]:
     log = n.bit_length() - 1
-    if n != 1 << log or log > field.two_adicity:
+    if n.bit_count() != 1 or log > field.two_adicity:
         raise ValueError(f"{field.name} has no root of unity of order {n}")
     root = pow(field.generator, 1 << (field.two_adicity - log), field.modulus)
     return (1, *field.powers(root, n - 1))
