@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -26,9 +27,10 @@ def _defined(module: Module) -> set[str]:
     return {n for n in names if not n.startswith("_")}
 
 
-def _order(name: str) -> tuple[int, str]:
+def _order(name: str) -> tuple[int, list[tuple[int, int, str]]]:
     """Constants, then classes, then the rest: the order that ruff keeps (RUF022)."""
-    return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+    rank = 0 if name.isupper() else 1 if name[:1].isupper() else 2
+    return rank, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"(\d+)", name)]
 
 
 CODE = [m for m in modules() if len(m.tree.body) > 1]
