@@ -21,7 +21,7 @@ from typing import Final
 from interlock.base.codec import Malformed, Reader, Writer
 from interlock.base.keys import Ed25519Verifier, Signer
 from interlock.base.primitives import BadSignature
-from interlock.transparency.merkle import EMPTY_ROOT, HASH_SIZE, MAX_SIZE
+from interlock.transparency.merkle import EMPTY_ROOT, HASH_SIZE, MAX_SIZE, BadProof
 from interlock.transparency.note import (
     COSIGNATURE,
     Note,
@@ -68,8 +68,11 @@ class Checkpoint:
             raise Malformed(f"a checkpoint's root hash has {HASH_SIZE} bytes")
         if not 0 <= self.size <= MAX_SIZE:
             raise Malformed("a checkpoint's size is out of range")
+
+    def demand_sound(self) -> None:
+        """Raises: BadProof, where the size is 0 and the root not that of the empty tree (tlog-witness)."""
         if self.size == 0 and self.root != EMPTY_ROOT:
-            raise Malformed("a checkpoint of size 0 has not the root of the empty tree")
+            raise BadProof("a checkpoint of size 0 has not the root of the empty tree")
 
     @property
     def text(self) -> str:
@@ -93,10 +96,11 @@ def sign_checkpoint(checkpoint: Checkpoint, signers: Sequence[TextSigner]) -> by
 
 
 def open_checkpoint(data: bytes, keys: Sequence[VerifierKey]) -> tuple[Checkpoint, Note]:
-    """Read a checkpoint that one of `keys` signed as the log. Raises: Malformed, BadSignature."""
+    """Read a checkpoint that one of `keys` signed as the log. Raises: Malformed, BadSignature, BadProof."""
     note = parse_note(data)
     checkpoint = parse_checkpoint(note.text)
     note.verified([NoteVerifier(k) for k in keys])
+    checkpoint.demand_sound()
     return checkpoint, note
 
 

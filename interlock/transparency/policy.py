@@ -97,13 +97,14 @@ class TlogPolicy:
 
         A line of a trusted key that does not verify spoils the whole note (signed-note).
 
-        Raises: UnknownLog, BadSignature, Malformed.
+        Raises: UnknownLog, BadSignature, Malformed, BadProof.
         """
         checkpoint = parse_checkpoint(note.text)
         logs = {log.key.key_id: log for log in self.logs if log.key.name == checkpoint.origin}
         if not logs:
             raise UnknownLog("is the checkpoint of a log that the policy does not name", where=checkpoint.origin)
         signed = note.verified([NoteVerifier(log.key) for log in logs.values()])
+        checkpoint.demand_sound()
         return Checked(checkpoint, note, logs[signed[0][0].key_id], self._cosigned(note))
 
     def check(self, note: Note | bytes) -> Checked:

@@ -97,7 +97,7 @@ def parse_path(path: str) -> Tile:
 
 
 def tiles_of(size: int, *, entries: bool = True, since: int = 0) -> Iterator[Tile]:
-    """Every tile (and bundle) of a tree of `size` entries that a tree of `since` entries has not, from the leaves up."""
+    """Every tile (and bundle) of a tree of `size` entries that one of `since` entries has not, from the leaves up."""
     for level in range(ENTRIES if entries else 0, MAX_LEVEL + 1):
         shift = HEIGHT * max(level, 0)
         count, before = size >> shift, since >> shift
