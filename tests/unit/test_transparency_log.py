@@ -294,14 +294,15 @@ def test_kill_9_at_any_moment_loses_nothing_acknowledged_and_signs_one_history(t
     rng = random.Random(2)
     seen: list[Checkpoint] = []
     acknowledged = shown = 0
-    for _ in range(8):
+    for round_ in range(8):
         child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         with child.stdout:
             assert child.stdout.readline() == "ready\n"
-            time.sleep(rng.uniform(0.0, 0.25))
+            first = "" if round_ % 2 else child.stdout.readline()  # else any moment, also before the first append
+            time.sleep(rng.uniform(0.0, 0.2))
             os.kill(child.pid, signal.SIGKILL)
-            said = [line for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+            said = [line for line in (first + child.stdout.read()).splitlines(keepends=True) if line.endswith("\n")]
         child.wait()
         for line in said:
             if line.startswith("published"):
@@ -316,7 +317,7 @@ def test_kill_9_at_any_moment_loses_nothing_acknowledged_and_signs_one_history(t
             assert [log.entry(i) for i in range(acknowledged)] == entries(0, acknowledged)
             for checkpoint in seen:
                 assert log.checkpoint_at(checkpoint.size) == checkpoint
-    assert acknowledged > 8
+    assert acknowledged >= 4
 
 
 def test_leftovers_of_an_interrupted_replace_are_swept(tmp_path: Path) -> None:
