@@ -84,7 +84,7 @@ def _text(wanted: object, where: str) -> str:
     if not isinstance(wanted, str):
         raise BadPolicy("is not a text", where=where)
     if not wanted:
-        raise BadPolicy("is empty, so it would be true of every text", where=where)
+        raise BadPolicy("is empty", where=where, fix='give at least one character, or use "equals"')
     return wanted
 
 

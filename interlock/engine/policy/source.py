@@ -19,7 +19,7 @@ try:
 except ImportError:  # pragma: no cover - a test removes it in a process of its own
     yaml = None  # type: ignore[assignment]
 
-__all__ = ["MAX_BYTES", "MAX_NESTING", "MAX_YAML_BYTES", "plain_values"]
+__all__ = ["MAX_BYTES", "MAX_NESTING", "MAX_YAML_BYTES", "demand_plain", "plain_values"]
 
 MAX_BYTES: Final = 1 << 20  # a policy file
 MAX_YAML_BYTES: Final = 1 << 18  # a policy file in YAML, whose parser is slow
@@ -41,7 +41,7 @@ def plain_values(data: bytes, *, where: str) -> object:
         value = _from_yaml(data, where)
     else:
         value = _from_json(data, where)
-    _demand_plain(value, where)
+    demand_plain(value, where)
     return value
 
 
@@ -84,7 +84,7 @@ def _loader() -> Any:
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise bad(None, None, "anchors and aliases are not read; write the value out", event.start_mark)
             if getattr(event, "tag", None):
@@ -116,7 +116,7 @@ def _loader() -> Any:
     return Loader
 
 
-def _demand_plain(value: object, where: str) -> None:
+def demand_plain(value: object, where: str) -> None:
     """Raises: BadPolicy, for what is too deep, not finite, not a JSON value or not text that can be written."""
     level = [value]
     for _ in range(MAX_NESTING + 1):

@@ -1,0 +1,180 @@
+"""From documents to a Policy: compiling, extending, merging."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy import load, matching
+from interlock.engine.policy.document import BadPolicy, rule_docs
+from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules, load_policy, merged
+from interlock.engine.policy.model import Policy, Rule, Source
+
+HERE = Source("file", "team.json")
+
+
+def rule(name: str, **fields: object) -> dict[str, object]:
+    when = {"arg": "command", "contains": name}
+    return {"id": name, "when": when, "verdict": "block", "reason": f"no {name}", **fields}
+
+
+def data(*rules: object, extends: tuple[str, ...] = ()) -> bytes:
+    body = {"format": "interlock-policy", "v": 1, "name": "p", "extends": list(extends), "rules": list(rules)}
+    return json.dumps(body).encode()
+
+
+def loaded(top: bytes, others: Mapping[str, Policy | bytes] | None = None) -> Policy:
+    return load_policy(top, where="team.json", source=HERE, resolve=dict(others or {}).__getitem__)
+
+
+def refused(top: bytes, others: Mapping[str, Policy | bytes]) -> str:
+    with pytest.raises(BadPolicy) as caught:
+        loaded(top, others)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def says(policy: Policy, command: object) -> list[tuple[str, Decision]]:
+    event = SensorEvent("Bash", {"command": command})
+    answers = [(rule.id, rule.function(event)) for rule in policy.rules]
+    return [(name, decision) for name, decision in answers if decision is not None]
+
+
+def ids(policy: Policy) -> list[str]:
+    return [rule.id for rule in policy.rules]
+
+
+def test_a_rule_gives_its_verdict_reason_and_ids() -> None:
+    policy = loaded(data(rule("rm", verdict="escalate", policy_id="team.rm", attributed_to="command")))
+    assert says(policy, "rm a") == [("rm", Decision.escalate("no rm", "team.rm", "command"))]
+    assert says(policy, "ls") == []
+    (made,) = policy.rules
+    assert (made.verdict, made.phase, made.redacts, made.locked) == (Verdict.ESCALATE, "call", False, False)
+    assert made.source == HERE
+
+
+def test_a_rule_that_cannot_judge_blocks_under_an_id_that_is_not_its_own() -> None:
+    regex = {"arg": "command", "regex": "a+b"}
+    for when in (regex, {"not": regex}):
+        policy = loaded(data(rule("r", when=when, verdict="escalate")))
+        ((_, decision),) = says(policy, "x" * (matching.MAX_TEXT + 1))
+        assert (decision.verdict, decision.policy_id) == (Verdict.BLOCK, LIMITS_POLICY_ID)
+        assert decision.reason.startswith("rule r cannot judge this: a text is longer than")
+
+
+def test_a_rule_modifies_only_through_its_mask() -> None:
+    key = "AKIA" + "Z7QK2M4NP3RWX6TY"
+    mask = rule("m", when={"action": "http_post"}, verdict="modify", mask={"detector": "secrets"}, reason="masked")
+    (made,) = compile_rules(rule_docs([mask], "here"), HERE)
+    assert made.redacts
+    decision = made.function(SensorEvent("http_post", {"body": f"key {key}"}))
+    assert decision is not None
+    assert (decision.verdict, decision.reason, decision.policy_id) == (Verdict.MODIFY, "masked", "m")
+    assert decision.modified_args is not None
+    assert key not in str(decision.modified_args["body"])
+    assert made.function(SensorEvent("http_post", {"body": "nothing to hide"})) is None
+    assert made.function(SensorEvent("other", {"body": f"key {key}"})) is None
+
+
+def test_extended_rules_run_first_and_keep_their_source() -> None:
+    policy = loaded(
+        data(rule("own"), extends=("builtin:one", "two.json")),
+        {"builtin:one": data(rule("a"), rule("b")), "two.json": data(rule("c"))},
+    )
+    assert ids(policy) == ["a", "b", "c", "own"]
+    assert [(rule.source.kind, rule.source.name) for rule in policy.rules] == [
+        ("builtin", "one"),
+        ("builtin", "one"),
+        ("file", "two.json"),
+        ("file", "team.json"),
+    ]
+
+
+def test_a_redefined_rule_takes_the_place_of_the_one_it_replaces() -> None:
+    policy = loaded(data(rule("a", reason="mine"), extends=("base",)), {"base": data(rule("a"), rule("b"))})
+    assert ids(policy) == ["a", "b"]
+    assert [decision.reason for _, decision in says(policy, "a")] == ["mine"]
+
+
+def test_a_locked_rule_cannot_be_redefined() -> None:
+    base = data(rule("a", locked=True), rule("b"))
+    line = refused(data(rule("a"), extends=("base",)), {"base": base})
+    assert line.startswith("team.json: rule a: id: redefines a locked rule of base;")
+    middle = data(rule("c"), extends=("base",))
+    assert "redefines a locked rule" in refused(data(rule("a"), extends=("middle",)), {"middle": middle, "base": base})
+
+
+def test_a_circle_of_documents_is_refused() -> None:
+    line = refused(data(extends=("a",)), {"a": data(extends=("b",)), "b": data(extends=("a",))})
+    assert line.startswith("b: extends: goes round in a circle (team.json -> a -> b -> a)")
+    assert "circle" in refused(data(extends=("team.json",)), {})
+
+
+def test_a_chain_that_is_too_long_is_refused() -> None:
+    names = [f"p{i}" for i in range(load.MAX_CHAIN + 1)]
+    others = {name: data(extends=(after,)) for name, after in itertools.pairwise(names)}
+    assert "chain of more than 8" in refused(data(extends=("p0",)), others)
+
+
+def test_what_two_documents_share_counts_once() -> None:
+    others = {"x": data(rule("x"), extends=("base",)), "y": data(rule("y"), extends=("base",)), "base": data(rule("a"))}
+    assert ids(loaded(data(extends=("x", "y")), others)) == ["a", "x", "y"]
+
+
+def test_two_extended_documents_may_not_define_one_rule_differently() -> None:
+    line = refused(data(extends=("x", "y")), {"x": data(rule("a")), "y": data(rule("a"))})
+    assert line.startswith("team.json: extends: y defines rule a, which another extended policy has too")
+
+
+def test_a_document_may_extend_a_policy_that_stands() -> None:
+    base = loaded(data(rule("a", locked=True)))
+    assert ids(loaded(data(rule("b"), extends=("mesh",)), {"mesh": base})) == ["a", "b"]
+    assert "locked" in refused(data(rule("a"), extends=("mesh",)), {"mesh": base})
+
+
+def test_a_bad_extended_document_is_named_itself() -> None:
+    line = refused(data(extends=("base.json",)), {"base.json": data(rule("a", verdikt="block"))})
+    assert line.startswith("base.json: rule a: unknown field 'verdikt'")
+
+
+def test_rules_of_all_documents_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "MAX_RULES", 3)
+    others = {"base": data(rule("a"), rule("b"))}
+    assert len(loaded(data(rule("c"), extends=("base",)), others).rules) == 3
+    assert "more than 3 rules" in refused(data(rule("c"), rule("d"), extends=("base",)), others)
+
+
+def test_a_digest_changes_with_what_is_extended_and_not_with_examples() -> None:
+    one = loaded(data(rule("b"), extends=("base",)), {"base": data(rule("a"))})
+    same = loaded(data(rule("b", examples={}), extends=("base",)), {"base": data(rule("a", description="x"))})
+    other = loaded(data(rule("b"), extends=("base",)), {"base": data(rule("a", reason="other"))})
+    assert one.digest == same.digest != other.digest
+    assert len(one.digest) == 64
+
+
+def test_merged_policies_run_in_order_under_a_digest_of_all() -> None:
+    one, two = loaded(data(rule("a"))), loaded(data(rule("b")))
+    extra = Rule("code", lambda event: None)
+    policy = merged(one, two, [extra])
+    assert ids(policy) == ["a", "b", "code"]
+    assert policy.digest == merged(one, two, [extra]).digest
+    assert policy.digest not in {merged(two, one, [extra]).digest, merged(one, two).digest, one.digest}
+    assert merged(one) is one
+
+
+def test_merged_policies_may_not_share_a_rules_id() -> None:
+    one = loaded(data(rule("a")))
+    with pytest.raises(BadPolicy, match="is defined twice"):
+        merged(one, loaded(data(rule("a", reason="other"))))
+
+
+def test_result_rules_are_compiled_for_results() -> None:
+    made = rule("r", phase="result", when={"arg": "result", "contains": "BEGIN"}, verdict="escalate")
+    (compiled,) = compile_rules(rule_docs([made], "here"), HERE)
+    assert compiled.phase == "result"
+    assert compiled.function(SensorEvent("Read", {"result": "BEGIN KEY"}, "result")) is not None
