@@ -1,0 +1,119 @@
+"""The collector: asks the leader for one batch, opens both aggregate shares and adds them up.
+
+    collector = Collector(task, key, vdaf, exchange)
+    found = collector.ask(interval)             # Collected, or Pending where the leader is not ready
+    found = collector.poll(found)               # again, after found.retry_after seconds
+
+The same interval asked again is the same job, so that asking is safe to repeat after a crash.
+Source: draft-ietf-ppm-dap-18, sections 4.6.1 and 4.6.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+from urllib.parse import urljoin, urlsplit
+
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import Unreachable
+from interlock.dap.backend import VdafBackend
+from interlock.dap.batches import query_for
+from interlock.dap.drafts import Role
+from interlock.dap.jobs import CollectionJobReq, CollectionJobResp
+from interlock.dap.messages import Interval, media_type
+from interlock.dap.shares import HpkeKey, open_aggregate_share
+from interlock.dap.task import Task
+from interlock.dap.transport import Exchange, Reply, checked
+
+__all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "Pending"]
+
+
+class BatchTooSmall(InterlockError):
+    """A result of fewer reports than the task allows: the leader broke the task's promise."""
+
+    code: ClassVar[str] = "batch-too-small"
+
+
+class BadCollection(InterlockError):
+    """A result that cannot be one of the batch that was asked for."""
+
+    code: ClassVar[str] = "malformed"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A batch: how many reports, the span of their times, and a sum for each place of the catalog."""
+
+    report_count: int
+    interval: Interval
+    sums: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A collection job that is not ready: where it is, and when to look again."""
+
+    request: bytes = field(repr=False)
+    location: str
+    retry_after: int
+
+
+class Collector:
+    """The one party that may see a sum; `exchange` carries its token to the leader."""
+
+    def __init__(self, task: Task, key: HpkeKey, vdaf: VdafBackend, exchange: Exchange) -> None:
+        self._task = task
+        self._key = key
+        self._vdaf = vdaf
+        self._exchange = exchange
+
+    def ask(self, interval: Interval) -> Collected | Pending:
+        """Make the collection job of an interval, or find it.
+
+        Raises: DapProblem, where leader or helper refuse the batch; Unreachable; what `opened` raises.
+        """
+        request = CollectionJobReq(query_for(interval)).encode()
+        url = self._task.leader_resource("collection_jobs")
+        reply = self._exchange("POST", url, media_type("collection-job-req"), request)
+        reply = checked(reply, url, media_type("collection-job-resp"))
+        return self._result(request, reply, self._location(url, reply.location))
+
+    def poll(self, pending: Pending) -> Collected | Pending:
+        """Look at a job again. Raises: as `ask`."""
+        reply = checked(self._exchange("GET", pending.location), pending.location, media_type("collection-job-resp"))
+        return self._result(pending.request, reply, pending.location)
+
+    def opened(self, request: bytes, answer: bytes) -> Collected:
+        """Open and check a CollectionJobResp.
+
+        Raises: Malformed, BadSignature (a share that does not open), VdafError, BatchTooSmall, BadCollection.
+        """
+        asked, found = CollectionJobReq.decode(request), CollectionJobResp.decode(answer)
+        if found.report_count < self._task.config.min_batch_size:
+            raise BatchTooSmall(f"the result is of {found.report_count} reports", fix="do not trust this leader")
+        interval = Interval.decode(asked.query.config)
+        if found.interval.start < interval.start or found.interval.end > interval.end:
+            raise BadCollection("the result is of another interval than was asked for")
+        shares = [
+            open_aggregate_share(self._task, role, self._key, asked, sealed)
+            for role, sealed in ((Role.LEADER, found.leader_share), (Role.HELPER, found.helper_share))
+        ]
+        sums = self._vdaf.unshard(shares, found.report_count)
+        if not all(0 <= total <= found.report_count for total in sums):
+            raise BadCollection(
+                "a sum is larger than the number of reports: the aggregators do not hold the same batch"
+            )
+        return Collected(found.report_count, found.interval, tuple(sums))
+
+    def _result(self, request: bytes, reply: Reply, location: str) -> Collected | Pending:
+        if reply.body:
+            return self.opened(request, reply.body)
+        return Pending(request, location, reply.retry_after)
+
+    def _location(self, url: str, location: str) -> str:
+        """The job's own URL; never on another server, which would be sent our token."""
+        target = urljoin(url, location)
+        here, there = urlsplit(url), urlsplit(target)
+        if not location or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise Unreachable("gave no place of its own for the collection job", where=url)
+        return target

@@ -1,0 +1,254 @@
+"""The leader's work: waiting reports become aggregation jobs, jobs are run with the helper, batches are collected.
+
+Each step is a stored state and the move out of it, so that after kill -9 the driver goes on where the store says:
+
+    reports wait          -> open and verify each share, store the job with its exact request
+    a job is pending      -> send those bytes; the helper answers the same to the same; commit, done
+    a collection pends    -> when no report of its interval waits or is taken: close it, store the share request
+    a collection is frozen-> send those bytes; seal the leader's own share; ready
+
+What the helper names as one of DAP's errors is final for a job or a collection; any other failure leaves the step to
+be tried again. Source: draft-ietf-ppm-dap-18, sections 4.5.3.1 and 4.6.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from interlock.base.clock import Clock
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import Unreachable
+from interlock.dap.backend import VdafError
+from interlock.dap.batches import Batch, OutShare, check_size, selector_for
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
+from interlock.dap.jobs import (
+    AggregateShare,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    CollectionJobReq,
+    CollectionJobResp,
+    ReportShare,
+    VerifyInit,
+    VerifyResp,
+)
+from interlock.dap.messages import Report, media_type
+from interlock.dap.problems import DapProblem, to_b64url
+from interlock.dap.shares import KeyRing, ReportRejected, Rng, open_input_share, seal_aggregate_share
+from interlock.dap.storage import CollectionJob, CollectionState, LeaderStorage, PendingJob
+from interlock.dap.task import AggregatorTask, Task
+from interlock.dap.transport import Exchange, checked
+from interlock.dap.vdaf.ping_pong import leader_continued, leader_initialized
+
+__all__ = ["JOB_SIZE", "Driver", "Progress"]
+
+JOB_SIZE: Final = 100  # reports a job, at most
+JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """What one pass did; `trouble` is the last failure that will be tried again."""
+
+    jobs_made: int = 0
+    jobs_done: int = 0
+    collections_moved: int = 0
+    trouble: InterlockError | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not (self.jobs_made or self.jobs_done or self.collections_moved)
+
+
+class Driver:
+    """Moves the leader's store forward; `drive_once` may run at any time, from any number of threads or processes."""
+
+    def __init__(
+        self,
+        tasks: Mapping[bytes, AggregatorTask],
+        keys: KeyRing,
+        storage: LeaderStorage,
+        vdaf: VdafFactory,
+        clock: Clock,
+        rng: Rng,
+        helper: Exchange,
+        *,
+        job_size: int = JOB_SIZE,
+    ) -> None:
+        self._tasks = tasks
+        self._keys = keys
+        self._storage = storage
+        self._vdaf = vdaf
+        self._clock = clock
+        self._rng = rng
+        self._helper = helper
+        self._job_size = job_size
+
+    def drive_once(self) -> Progress:
+        """One bounded pass over all tasks. Raises only what is our own fault, or the store's."""
+        progress = Progress()
+        for held in list(self._tasks.values()):
+            self._drive_task(held, progress)
+        return progress
+
+    def _drive_task(self, held: AggregatorTask, progress: Progress) -> None:
+        task_id = held.task.task_id
+        for _ in range(JOBS_A_PASS):
+            if not self._make_job(held):
+                break
+            progress.jobs_made += 1
+        try:
+            for job in self._storage.pending_jobs(task_id, JOBS_A_PASS):
+                progress.jobs_done += self._run_job(held, job)
+            for collection in self._storage.open_collections(task_id, JOBS_A_PASS):
+                progress.collections_moved += self._move(held, collection)
+        except InterlockError as e:
+            if isinstance(e, DapProblem):
+                raise AssertionError("a problem of the helper was not handled") from e
+            _log.warning("the helper cannot be worked with now: %s", e)
+            progress.trouble = e
+
+    # aggregation
+
+    def _make_job(self, held: AggregatorTask) -> bool:
+        """Put waiting reports into one job, or turn them down; whether there were any."""
+        task = held.task
+        now = task.time_of(self._clock.now_us())
+        bodies = self._storage.waiting_reports(task.task_id, self._job_size, now)
+        inits: list[VerifyInit] = []
+        states: dict[bytes, bytes] = {}
+        rejected: dict[bytes, ReportError] = {}
+        for report in map(Report.decode, bodies):
+            report_id = report.metadata.report_id
+            try:
+                states[report_id], outbound = self._initialized(held, report)
+            except ReportRejected as e:
+                rejected[report_id] = e.error
+                continue
+            share = ReportShare(report.metadata, report.public_share, report.helper_share)
+            inits.append(VerifyInit(share, outbound))
+        if not bodies:
+            return False
+        request = AggregationJobInitReq(held.verify_key_id, b"", (), tuple(inits)).encode()
+        job_id = held.resource_id(AGGREGATION_JOB, request)
+        return self._storage.create_job(task.task_id, job_id, request, states, rejected)
+
+    def _initialized(self, held: AggregatorTask, report: Report) -> tuple[bytes, bytes]:
+        """(VDAF state to keep, message to the helper). Raises: ReportRejected."""
+        task, metadata = held.task, report.metadata
+        payload = open_input_share(
+            task,
+            Role.LEADER,
+            self._keys,
+            metadata,
+            report.public_share,
+            report.leader_share,
+            self._clock.now_us(),
+        )
+        try:
+            step = leader_initialized(
+                self._vdaf(task), held.verify_key, task.context, metadata.report_id, report.public_share, payload
+            )
+        except VdafError as e:  # the leader judges no proof here, it only decodes (4.5.5)
+            raise ReportRejected(ReportError.INVALID_MESSAGE, e.what) from None
+        return step.state, step.outbound
+
+    def _run_job(self, held: AggregatorTask, job: PendingJob) -> bool:
+        """Send a job and commit its answer. Raises: Unreachable, TooLarge."""
+        task = held.task
+        url = task.helper_resource("aggregation_jobs")
+        try:
+            raw = self._helper("POST", url, media_type("aggregation-job-init-req"), job.request)
+            reply = checked(raw, url, media_type("aggregation-job-resp"))
+            if not reply.body:
+                return False  # deferred: the same request again finds the job (4.5.3.2)
+            answer = AggregationJobResp.decode(reply.body, task.draft)
+            if [r.report_id for r in answer.responses] != list(job.states):
+                raise Malformed("the helper answered for other reports, or in another order")
+        except (DapProblem, Malformed) as e:
+            if isinstance(e, DapProblem) and e.status == 404:
+                raise _try_again(e, url) from None
+            _log.warning("aggregation job %s is abandoned: %s", to_b64url(job.job_id), e)
+            return self._storage.abandon_job(task.task_id, job.job_id, ReportError.REPORT_DROPPED)
+        return self._commit(task, job, answer)
+
+    def _commit(self, task: Task, job: PendingJob, answer: AggregationJobResp) -> bool:
+        outs: list[OutShare] = []
+        rejected: dict[bytes, ReportError] = {}
+        for response in answer.responses:
+            bucket, state = job.states[response.report_id]
+            try:
+                outs.append(OutShare(response.report_id, bucket, self._finished(task, state, response)))
+            except ReportRejected as e:
+                rejected[response.report_id] = e.error
+        return self._storage.finish_job(task.task_id, job.job_id, outs, rejected, self._vdaf(task).aggregate)
+
+    def _finished(self, task: Task, state: bytes, response: VerifyResp) -> bytes:
+        """The leader's output share of a report. Raises: ReportRejected."""
+        if response.error is not None:
+            raise ReportRejected(response.error, "the helper turned the report down")
+        try:
+            return leader_continued(self._vdaf(task), task.context, state, response.payload).out_share
+        except VdafError as e:
+            raise ReportRejected(ReportError.VDAF_VERIFY_ERROR, e.what) from None
+
+    # collection
+
+    def _move(self, held: AggregatorTask, job: CollectionJob) -> bool:
+        """Take a collection job one state further, or fail it. Raises: Unreachable, TooLarge."""
+        task_id = held.task.task_id
+        try:
+            if job.state is CollectionState.PENDING:
+                return self._freeze(held, job)
+            return self._collect(held, job)
+        except DapProblem as e:
+            if e.status == 404:
+                raise _try_again(e, held.task.helper_resource("aggregate_shares")) from None
+            problem = e.kind.value if e.kind else ""
+            _log.warning("collection job %s failed: %s", to_b64url(job.job_id), e)
+            return self._storage.fail_collection(task_id, job.job_id, problem, e.what)
+
+    def _freeze(self, held: AggregatorTask, job: CollectionJob) -> bool:
+        """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""
+        task = held.task
+        request = CollectionJobReq.decode(job.request)
+
+        def ready(batch: Batch) -> bytes:
+            check_size(task, batch)
+            return AggregateShareReq(request, selector_for(job.interval), batch.count, batch.checksum).encode()
+
+        try:
+            return self._storage.freeze(task.task_id, job.job_id, ready) is not None
+        except DapProblem:
+            if self._clock.now_us() < task.start_us(job.interval.end):
+                return False  # more reports may come (4.6.1)
+            raise
+
+    def _collect(self, held: AggregatorTask, job: CollectionJob) -> bool:
+        task = held.task
+        url = task.helper_resource("aggregate_shares")
+        reply = checked(
+            self._helper("POST", url, media_type("aggregate-share-req"), job.share_request),
+            url,
+            media_type("aggregate-share"),
+        )
+        if not reply.body:
+            return False
+        helper_share = AggregateShare.decode(reply.body).ciphertext
+        request = CollectionJobReq.decode(job.request)
+        batch = self._storage.batch(task.task_id, job.interval)
+        merged = self._vdaf(task).merge(batch.shares)
+        sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, merged, self._rng)
+        answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
+        return self._storage.finish_collection(task.task_id, job.job_id, answer)
+
+
+def _try_again(e: DapProblem, url: str) -> InterlockError:
+    """A helper that does not know the task yet loses us no report."""
+    return Unreachable(e.what, where=url, fix="give the helper the task")

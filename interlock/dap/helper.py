@@ -1,0 +1,222 @@
+"""The helper: verifies each report with the leader, and hands its aggregate share to the collector alone.
+
+Each `process_*` takes a request's bytes and gives a `Resource`: its id and its representation. For Prio3 the helper
+commits when a job is made, before the leader has the answer, so the answer is stored in the same transaction and a
+retry of the same bytes gets it again, whatever happened in between: it is never computed a second time.
+
+Legal orders: a job is made once, by its bytes; a report is committed once in a task; an interval is collected once,
+and nothing is committed to it afterwards. Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3.
+Raises, throughout: DapProblem. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from interlock.base.clock import Clock
+from interlock.base.codec import Malformed
+from interlock.dap.backend import VdafBackend, VdafError
+from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.jobs import (
+    AggregateShare,
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    VerifyInit,
+    VerifyResp,
+)
+from interlock.dap.messages import Interval
+from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.shares import KeyRing, ReportRejected, Rng, open_input_share, seal_aggregate_share
+from interlock.dap.storage import HelperStorage
+from interlock.dap.task import AggregatorTask, Task
+from interlock.dap.vdaf.ping_pong import FinishedWithOutbound, helper_initialized
+
+__all__ = ["AGGREGATE_SHARE", "AGGREGATION_JOB", "Helper", "Resource", "VdafFactory", "task_of_id"]
+
+AGGREGATION_JOB = "aggregation-job"
+AGGREGATE_SHARE = "aggregate-share"
+VdafFactory = Callable[[Task], VdafBackend]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a request made or found: its id, and its representation; empty while it is not ready."""
+
+    id: bytes
+    body: bytes = field(repr=False)
+
+
+def task_of_id(tasks: Mapping[bytes, AggregatorTask], task_id: bytes) -> AggregatorTask:
+    """Raises: DapProblem, unrecognizedTask."""
+    found = tasks.get(task_id)
+    if found is None:
+        raise DapProblem(ProblemType.UNRECOGNIZED_TASK, "no task has this id here", task_id=task_id)
+    return found
+
+
+class Helper:
+    """The second aggregator; `tasks` may be a live view, and is read at each request."""
+
+    def __init__(
+        self,
+        tasks: Mapping[bytes, AggregatorTask],
+        keys: KeyRing,
+        storage: HelperStorage,
+        vdaf: VdafFactory,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._tasks = tasks
+        self._keys = keys
+        self._storage = storage
+        self._vdaf = vdaf
+        self._clock = clock
+        self._rng = rng
+
+    def hpke_configs(self) -> bytes:
+        return self._keys.configs.encode()
+
+    def process_aggregation_init(self, task_id: bytes, body: bytes) -> Resource:
+        """AggregationJobInitReq -> AggregationJobResp."""
+        held = task_of_id(self._tasks, task_id)
+        job_id = held.resource_id(AGGREGATION_JOB, body)
+        stored = self._storage.answer(task_id, AGGREGATION_JOB, job_id)
+        if stored is not None:
+            return Resource(job_id, stored)
+        request = self._checked_job(held, body)
+        verdicts = {init.share.metadata.report_id: self._verdict(held, init) for init in request.inits}
+        outs = [
+            OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict.out_share)
+            for init in request.inits
+            if isinstance(verdict := verdicts[init.share.metadata.report_id], FinishedWithOutbound)
+        ]
+
+        def respond(refused: Mapping[bytes, ReportError]) -> bytes:
+            responses = [_response(report_id, refused.get(report_id, v)) for report_id, v in verdicts.items()]
+            return AggregationJobResp(tuple(responses)).encode(held.task.draft)
+
+        answer = self._storage.commit_job(task_id, job_id, outs, self._vdaf(held.task).aggregate, respond)
+        return Resource(job_id, answer)
+
+    def aggregation_job(self, task_id: bytes, job_id: bytes, step: str | None) -> Resource:
+        """An existing job's answer; Prio3 has step 0 only."""
+        task_of_id(self._tasks, task_id)
+        answer = self._storage.answer(task_id, AGGREGATION_JOB, job_id)
+        if answer is None:
+            kind = ProblemType.UNRECOGNIZED_AGGREGATION_JOB
+            raise DapProblem(kind, "no aggregation job has this id here", task_id=task_id)
+        if step is None:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, "the step is not given", task_id=task_id)
+        if step != "0":
+            raise DapProblem(ProblemType.STEP_MISMATCH, "Prio3 has no step but 0", task_id=task_id)
+        return Resource(job_id, answer)
+
+    def process_aggregation_continue(self, task_id: bytes, job_id: bytes) -> Resource:
+        """Prio3 is done after the first step, so every continuation is one step too far."""
+        self.aggregation_job(task_id, job_id, "0")
+        raise DapProblem(ProblemType.STEP_MISMATCH, "Prio3 has no step but 0", task_id=task_id)
+
+    def process_aggregate_share(self, task_id: bytes, body: bytes) -> Resource:
+        """AggregateShareReq -> AggregateShare; closes the batch."""
+        held = task_of_id(self._tasks, task_id)
+        share_id = held.resource_id(AGGREGATE_SHARE, body)
+        stored = self._storage.answer(task_id, AGGREGATE_SHARE, share_id)
+        if stored is not None:
+            return Resource(share_id, stored)
+        try:
+            request = AggregateShareReq.decode(body)
+        except Malformed as e:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        interval = _selected(held.task, request)
+
+        def respond(batch: Batch) -> bytes:
+            return self._aggregate_share(held, request, batch)
+
+        return Resource(share_id, self._storage.collect(task_id, share_id, interval, respond))
+
+    def aggregate_share(self, task_id: bytes, share_id: bytes) -> Resource:
+        """An existing aggregate share."""
+        task_of_id(self._tasks, task_id)
+        answer = self._storage.answer(task_id, AGGREGATE_SHARE, share_id)
+        if answer is None:
+            raise DapProblem(None, "no aggregate share has this id here", task_id=task_id, status=404)
+        return Resource(share_id, answer)
+
+    def _checked_job(self, held: AggregatorTask, body: bytes) -> AggregationJobInitReq:
+        """The conditions of 4.5.3.2 that fail the whole job."""
+        task = held.task
+        try:
+            request = AggregationJobInitReq.decode(body)
+        except Malformed as e:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task.task_id) from None
+        check_extensions(task, request.extensions, ProblemType.INVALID_MESSAGE)
+        if request.agg_param:
+            kind = ProblemType.INVALID_AGGREGATION_PARAMETER
+            raise DapProblem(kind, "Prio3 has one aggregation parameter, the empty one", task_id=task.task_id)
+        if request.verification_key_id != held.verify_key_id:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, "no such verification key", task_id=task.task_id)
+        ids = {init.share.metadata.report_id for init in request.inits}
+        if not ids or len(ids) != len(request.inits):
+            raise DapProblem(
+                ProblemType.INVALID_MESSAGE, "a job has one report or more, each once", task_id=task.task_id
+            )
+        return request
+
+    def _verdict(self, held: AggregatorTask, init: VerifyInit) -> FinishedWithOutbound | ReportError:
+        share, task = init.share, held.task
+        try:
+            payload = open_input_share(
+                task,
+                Role.HELPER,
+                self._keys,
+                share.metadata,
+                share.public_share,
+                share.ciphertext,
+                self._clock.now_us(),
+            )
+            return helper_initialized(
+                self._vdaf(task),
+                held.verify_key,
+                task.context,
+                share.metadata.report_id,
+                share.public_share,
+                payload,
+                init.payload,
+            )
+        except ReportRejected as e:
+            return e.error
+        except VdafError:
+            return ReportError.VDAF_VERIFY_ERROR
+
+    def _aggregate_share(self, held: AggregatorTask, request: AggregateShareReq, batch: Batch) -> bytes:
+        check_size(held.task, batch)
+        if (batch.count, batch.checksum) != (request.report_count, request.checksum):
+            raise DapProblem(
+                ProblemType.BATCH_MISMATCH,
+                f"the helper holds {batch.count} reports of the batch, the leader {request.report_count}, "
+                "or not the same ones",
+                task_id=held.task.task_id,
+            )
+        merged = self._vdaf(held.task).merge(batch.shares)
+        sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, merged, self._rng)
+        return AggregateShare(sealed).encode()
+
+
+def _selected(task: Task, request: AggregateShareReq) -> Interval:
+    """The interval to close: the selector's, which lies within the query's (5.1.2)."""
+    asked = check_collection(task, request.job)
+    selected = batch_interval(task, request.selector)
+    if selected.start < asked.start or selected.end > asked.end:
+        raise DapProblem(
+            ProblemType.BATCH_INVALID, "the selector reaches outside of the collector's query", task_id=task.task_id
+        )
+    return selected
+
+
+def _response(report_id: bytes, verdict: FinishedWithOutbound | ReportError) -> VerifyResp:
+    if isinstance(verdict, ReportError):
+        return VerifyResp(report_id, error=verdict)
+    return VerifyResp(report_id, payload=verdict.outbound)

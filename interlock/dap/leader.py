@@ -1,0 +1,146 @@
+"""The leader's doors: reports come in, collection jobs come in; `driver.Driver` does the work between them.
+
+Both aggregators see who is asked what: here nothing is sent anywhere. A report is acknowledged only once it is stored
+for good; the same bytes again are acknowledged again and stored once. A collection job is named by its bytes, so that
+asking twice finds the first; a batch is collected once, whoever asks.
+
+    member  --upload-->  waiting            refused with a ReportError of its own, the others of the request go on
+    collector --request--> pending          an empty representation until the driver has made it ready
+Source: draft-ietf-ppm-dap-18, sections 4.4.2 and 4.6.1. Raises, throughout: DapProblem. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from interlock.base.clock import Clock
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.dap.batches import check_collection
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.helper import Resource, task_of_id
+from interlock.dap.jobs import CollectionJobReq
+from interlock.dap.messages import Report, UploadErrors, UploadRequest
+from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.shares import KeyRing, ReportRejected, open_input_share
+from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
+from interlock.dap.task import AggregatorTask
+
+__all__ = ["COLLECTION_JOB", "Admit", "Leader", "admit_all"]
+
+COLLECTION_JOB: Final = "collection-job"
+Admit = Callable[[Report], None]  # raises InterlockError to turn a report down
+
+# What a client is told. The draft would call a report for a closed batch "replayed" too (4.4.2); the registry has a
+# name that tells the client the truth, and clients treat both alike.
+_ANSWERS: Final[Mapping[Accepted, ReportError | None]] = {
+    Accepted.STORED: None,
+    Accepted.SAME: None,
+    Accepted.REPLAYED: ReportError.REPORT_REPLAYED,
+    Accepted.COLLECTED: ReportError.BATCH_COLLECTED,
+    Accepted.SECOND: ReportError.REPORT_DROPPED,
+}
+# 4.4.2 names the errors of an upload otherwise than 4.5.5 those of an aggregation.
+_AT_UPLOAD: Final[Mapping[ReportError, ReportError]] = {
+    ReportError.TASK_EXPIRED: ReportError.REPORT_DROPPED,
+    ReportError.TASK_NOT_STARTED: ReportError.REPORT_DROPPED,
+}
+
+
+def admit_all(report: Report) -> None:
+    """The check where membership adds nothing to the bearer token."""
+
+
+class Leader:
+    """The first aggregator's side towards members and the collector; `tasks` may be a live view."""
+
+    def __init__(
+        self,
+        tasks: Mapping[bytes, AggregatorTask],
+        keys: KeyRing,
+        storage: LeaderStorage,
+        clock: Clock,
+        *,
+        admit: Admit = admit_all,
+    ) -> None:
+        self._tasks = tasks
+        self._keys = keys
+        self._storage = storage
+        self._clock = clock
+        self._admit = admit
+
+    def hpke_configs(self) -> bytes:
+        return self._keys.configs.encode()
+
+    def process_upload(self, task_id: bytes, body: bytes, member: str | None = None) -> bytes:
+        """UploadRequest -> UploadErrors, empty where all are stored.
+
+        With `member`, each member has one report a bucket that counts; so a sum is a number of members.
+        """
+        held = task_of_id(self._tasks, task_id)
+        try:
+            request = UploadRequest.decode(body)
+        except Malformed as e:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        refusals = [self._refusal(held, report) for report in request.reports]
+        new = [
+            NewReport(report.metadata.report_id, report.metadata.time, report.encode(), member)
+            for report, refusal in zip(request.reports, refusals, strict=True)
+            if refusal is None
+        ]
+        stored = iter(self._storage.add_reports(task_id, new))
+        answers = [refusal or _ANSWERS[next(stored)] for refusal in refusals]
+        errors = [(r.metadata.report_id, a) for r, a in zip(request.reports, answers, strict=True) if a is not None]
+        return UploadErrors(tuple(errors)).encode(held.task.draft)
+
+    def process_collection_init(self, task_id: bytes, body: bytes) -> Resource:
+        """CollectionJobReq -> CollectionJobResp, once the driver has made it."""
+        held = task_of_id(self._tasks, task_id)
+        try:
+            request = CollectionJobReq.decode(body)
+        except Malformed as e:
+            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        interval = check_collection(held.task, request)
+        job_id = held.resource_id(COLLECTION_JOB, body)
+        return _shown(task_id, self._storage.open_collection(task_id, job_id, body, interval))
+
+    def collection_job(self, task_id: bytes, job_id: bytes) -> Resource:
+        """An existing collection job; a failed one raises what it failed of."""
+        task_of_id(self._tasks, task_id)
+        job = self._storage.collection(task_id, job_id)
+        if job is None:
+            raise DapProblem(None, "no collection job has this id here", task_id=task_id, status=404)
+        return _shown(task_id, job)
+
+    def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:
+        """Why a report is turned down before it is stored.
+
+        Opening the leader's share here is not demanded, and tells a client of a stale configuration at once.
+        """
+        if not self._keys.knows(report.leader_share.config_id):
+            return ReportError.OUTDATED_CONFIG
+        metadata = report.metadata
+        try:
+            open_input_share(
+                held.task,
+                Role.LEADER,
+                self._keys,
+                metadata,
+                report.public_share,
+                report.leader_share,
+                self._clock.now_us(),
+            )
+            self._admit(report)
+        except ReportRejected as e:
+            return _AT_UPLOAD.get(e.error, e.error)
+        except InterlockError:
+            return ReportError.REPORT_DROPPED
+        return None
+
+
+def _shown(task_id: bytes, job: CollectionJob) -> Resource:
+    if job.state is CollectionState.FAILED:
+        kind = next((k for k in ProblemType if k.value == job.problem), None)
+        raise DapProblem(kind, job.detail, task_id=task_id)
+    return Resource(job.job_id, job.answer)

@@ -1,0 +1,182 @@
+"""Sealing and opening shares: HPKE as DAP uses it, and the checks on an input share before it is verified.
+
+A share is sealed to one aggregator, with the task's exact configuration as associated data: another task, another
+URL byte, another role or draft, and it does not open. Source: draft-ietf-ppm-dap-18, sections 4.4.2, 4.5.4, 4.6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from interlock.base.clock import MICROSECONDS
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.base.primitives import BadSignature
+from interlock.dap import hpke
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.jobs import AggregateShareAad, CollectionJobReq
+from interlock.dap.messages import (
+    HpkeCiphertext,
+    HpkeConfig,
+    HpkeConfigList,
+    InputShareAad,
+    PlaintextInputShare,
+    ReportMetadata,
+)
+from interlock.dap.task import TIME_MOST, Task
+
+__all__ = [
+    "LEEWAY_US",
+    "HpkeKey",
+    "KeyRing",
+    "ReportRejected",
+    "Rng",
+    "new_key",
+    "open_aggregate_share",
+    "open_input_share",
+    "seal_aggregate_share",
+    "seal_input_share",
+    "supported",
+    "time_error",
+]
+
+Rng = Callable[[int], bytes]
+LEEWAY_US: Final = 300 * MICROSECONDS  # how far a client's clock may run ahead
+
+
+class ReportRejected(InterlockError):
+    """One report that drops out; the others go on."""
+
+    code = "dap-problem"
+
+    def __init__(self, error: ReportError, what: str) -> None:
+        super().__init__(what)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class HpkeKey:
+    """A key pair under the id that ciphertexts name it by."""
+
+    id: int
+    pair: hpke.KeyPair = field(repr=False)
+
+    @property
+    def config(self) -> HpkeConfig:
+        return HpkeConfig(self.id, hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID, self.pair.public)
+
+
+def new_key(key_id: int, rng: Rng) -> HpkeKey:
+    return HpkeKey(key_id, hpke.derive_key_pair(rng(hpke.SEED_SIZE)))
+
+
+class KeyRing:
+    """The keys of one party; the first is the one it prefers, the others still open what was sealed to them."""
+
+    def __init__(self, keys: Iterable[HpkeKey]) -> None:
+        self._keys = {key.id: key for key in keys}
+        if not self._keys:
+            raise ValueError("a key ring holds at least one key")
+
+    @property
+    def configs(self) -> HpkeConfigList:
+        return HpkeConfigList(tuple(key.config for key in self._keys.values()))
+
+    def knows(self, config_id: int) -> bool:
+        return config_id in self._keys
+
+    def open(self, sealed: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
+        """Raises: BadSignature; also for a key id that is not ours."""
+        if sealed.config_id not in self._keys:
+            raise BadSignature(f"no key has the id {sealed.config_id}")
+        return hpke.unseal(self._keys[sealed.config_id].pair, sealed.enc, info, aad, sealed.payload)
+
+
+def supported(configs: HpkeConfigList) -> HpkeConfig | None:
+    """The first offered key whose suite is spoken here."""
+    suite = (hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID)
+    return next((c for c in configs.configs if (c.kem_id, c.kdf_id, c.aead_id) == suite), None)
+
+
+def _seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes, rng: Rng) -> HpkeCiphertext:
+    enc, payload = hpke.seal(config.public_key, info, aad, plaintext, ikm=rng(hpke.SEED_SIZE))
+    return HpkeCiphertext(config.id, enc, payload)
+
+
+def _input_aad(task: Task, metadata: ReportMetadata, public_share: bytes) -> bytes:
+    return InputShareAad(task.task_id, task.configuration, metadata, public_share).encode()
+
+
+def seal_input_share(
+    task: Task,
+    role: Role,
+    config: HpkeConfig,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    share: bytes,
+    rng: Rng,
+) -> HpkeCiphertext:
+    """A client's share for one aggregator. Raises: BadSignature, for a public key that cannot be used."""
+    plaintext = PlaintextInputShare((), share).encode()
+    return _seal(config, task.draft.input_share_info(role), _input_aad(task, metadata, public_share), plaintext, rng)
+
+
+def open_input_share(
+    task: Task,
+    role: Role,
+    keys: KeyRing,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    sealed: HpkeCiphertext,
+    now_us: int,
+) -> bytes:
+    """An aggregator's VDAF input share, checked as 4.5.5 demands; the VDAF itself checks that it decodes.
+
+    Raises: ReportRejected.
+    """
+    error = time_error(task, metadata.time, now_us)
+    if error is not None:
+        raise ReportRejected(error, "report's time is outside of what the task takes")
+    try:
+        aad = _input_aad(task, metadata, public_share)
+        plaintext = PlaintextInputShare.decode(keys.open(sealed, task.draft.input_share_info(role), aad))
+    except BadSignature:
+        raise ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "input share does not open") from None
+    except Malformed:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "input share is malformed") from None
+    # No report extension is defined, so any is unknown; that also settles doubles and order.
+    if metadata.extensions or plaintext.extensions:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "report has an extension that is not known here")
+    return plaintext.payload
+
+
+def time_error(task: Task, time: int, now_us: int) -> ReportError | None:
+    """Why an aggregator turns a report of this time down, or None."""
+    if time > TIME_MOST or task.start_us(time) > now_us + LEEWAY_US:
+        return ReportError.REPORT_TOO_EARLY
+    if task.interval is not None and time < task.interval.start:
+        return ReportError.TASK_NOT_STARTED
+    if task.interval is not None and time >= task.interval.end:
+        return ReportError.TASK_EXPIRED
+    return None
+
+
+def _aggregate_aad(task: Task, request: CollectionJobReq) -> bytes:
+    return AggregateShareAad(task.task_id, task.configuration, request).encode()
+
+
+def seal_aggregate_share(
+    task: Task, role: Role, collector: HpkeConfig, request: CollectionJobReq, share: bytes, rng: Rng
+) -> HpkeCiphertext:
+    """An aggregator's share of a batch, for the collector alone."""
+    return _seal(collector, task.draft.aggregate_share_info(role), _aggregate_aad(task, request), share, rng)
+
+
+def open_aggregate_share(
+    task: Task, role: Role, key: HpkeKey, request: CollectionJobReq, sealed: HpkeCiphertext
+) -> bytes:
+    """The collector's side. Raises: BadSignature."""
+    info = task.draft.aggregate_share_info(role)
+    return KeyRing([key]).open(sealed, info, _aggregate_aad(task, request))

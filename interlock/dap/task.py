@@ -1,0 +1,234 @@
+"""A task: what client, leader, helper and collector agree on, as the exact bytes that go into every ciphertext.
+
+    data = new_configuration(catalog_digest=..., leader_url=..., helper_url=..., time_precision=..., ...)
+    task = task_of(data)                        # for everyone; refused where it is not safe or not spoken here
+    AggregatorTask(task, verify_key, collector) # for leader and helper; verify_key_of(secret, task.task_id)
+
+A task's id is derived from its configuration (taskprov), so the configuration cannot change under the id. The
+catalog's digest stands in task_info: whoever holds the task's bytes can check the catalog that gives its places
+their meaning. Sources: draft-ietf-ppm-dap-18, section 4.2; draft-ietf-ppm-dap-taskprov, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from interlock.base.clock import MICROSECONDS
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
+from interlock.dap.backend import VERIFY_KEY_SIZE
+from interlock.dap.drafts import DAP_18, Draft
+from interlock.dap.messages import (
+    TIME_INTERVAL,
+    Extension,
+    HpkeConfig,
+    Interval,
+    SumVecConfig,
+    TaskConfiguration,
+)
+from interlock.dap.problems import to_b64url
+
+__all__ = [
+    "LENGTH_MOST",
+    "ORGANISATION_FLOOR",
+    "TIME_MOST",
+    "AggregatorTask",
+    "Task",
+    "TaskRefused",
+    "in_order",
+    "new_configuration",
+    "task_of",
+    "verify_key_of",
+]
+
+ORGANISATION_FLOOR: Final = 10  # below this many reports a sum says too much about each
+LENGTH_MOST: Final = 1 << 17  # places of a catalog
+TIME_MOST: Final = (1 << 63) - 1  # what every store can hold
+PRIO3_SUM_VEC: Final = 3
+TASK_INTERVAL: Final = 1  # TaskExtensionType
+_INFO: Final = b"interlock/catalog/v1:"
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class TaskRefused(InterlockError):
+    """A task that this side does not take part in."""
+
+    code = "task-refused"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task, from `task_of`; `configuration` holds the agreed bytes, unchanged."""
+
+    configuration: bytes = field(repr=False)
+    config: TaskConfiguration = field(repr=False)
+    task_id: bytes
+    sum_vec: SumVecConfig
+    interval: Interval | None = None  # of the task_interval extension
+    demo: bool = False
+    draft: Draft = DAP_18
+
+    @property
+    def catalog_digest(self) -> bytes | None:
+        """SHA-256 of the catalog that gives the places their meaning; None where task_info names none."""
+        info = self.config.task_info
+        return info[len(_INFO) :] if info.startswith(_INFO) and len(info) == len(_INFO) + 32 else None
+
+    @property
+    def context(self) -> bytes:
+        return self.draft.context(self.task_id)
+
+    def time_of(self, us: int) -> int:
+        """Microseconds since 1970 to DAP's time, in units of the task's precision."""
+        return us // (self.config.time_precision * MICROSECONDS)
+
+    def start_us(self, time: int) -> int:
+        """When a DAP time begins, in microseconds since 1970."""
+        return time * self.config.time_precision * MICROSECONDS
+
+    def leader_resource(self, *path: str) -> str:
+        return self._resource(self.config.leader_url, path)
+
+    def helper_resource(self, *path: str) -> str:
+        return self._resource(self.config.helper_url, path)
+
+    def _resource(self, base: bytes, path: Sequence[str]) -> str:
+        return "/".join([base.decode("ascii").rstrip("/"), "tasks", to_b64url(self.task_id), *path])
+
+
+@dataclass(frozen=True)
+class AggregatorTask:
+    """What an aggregator holds of a task beyond its configuration."""
+
+    task: Task
+    verify_key: bytes = field(repr=False)
+    collector: HpkeConfig
+    verify_key_id: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.verify_key) != VERIFY_KEY_SIZE:
+            raise ValueError(f"a verification key has {VERIFY_KEY_SIZE} bytes")
+
+    def resource_id(self, kind: str, request: bytes) -> bytes:
+        """The 16-byte id of the resource that a request makes: the same bytes, the same id (3.3).
+
+        Keyed, so that nobody but the aggregators can tell an id from a guess of its request.
+        """
+        tag = f"interlock/dap/{kind}/v1".encode("ascii") + self.task.task_id
+        return hmac_sha256(self.verify_key, tag + hashlib.sha256(request).digest())[:16]
+
+
+def verify_key_of(secret: bytes, task_id: bytes) -> bytes:
+    """The verification key of a task, from the 32-byte secret that leader and helper share (taskprov, section 4)."""
+    salt = hashlib.sha256(b"dap-taskprov").digest()
+    return hkdf_expand(hkdf_extract(salt, secret), task_id, VERIFY_KEY_SIZE)
+
+
+def new_configuration(
+    *,
+    catalog_digest: bytes,
+    leader_url: str,
+    helper_url: str,
+    time_precision: int,
+    min_batch_size: int,
+    vdaf_config: bytes,
+    interval: Interval | None = None,
+) -> bytes:
+    """The configuration bytes of a new task over a catalog; `vdaf_config` is the backend's, times are seconds.
+
+    Raises: ValueError, for a digest that is not 32 bytes or a URL that is not ASCII.
+    """
+    if len(catalog_digest) != 32:
+        raise ValueError("a catalog's digest has 32 bytes")
+    extensions = () if interval is None else (Extension(TASK_INTERVAL, interval.encode()),)
+    return TaskConfiguration(
+        task_info=_INFO + catalog_digest,
+        leader_url=leader_url.encode("ascii"),
+        helper_url=helper_url.encode("ascii"),
+        time_precision=time_precision,
+        min_batch_size=min_batch_size,
+        batch_mode=TIME_INTERVAL,
+        batch_config=b"",
+        vdaf_type=PRIO3_SUM_VEC,
+        vdaf_configuration=vdaf_config,
+        extensions=extensions,
+    ).encode()
+
+
+def task_of(configuration: bytes, *, demo: bool = False) -> Task:
+    """Read and judge a task's configuration; every role does, the client before it shards anything.
+
+    `demo` lowers the floor of organisations and nothing else. Raises: TaskRefused.
+    """
+    try:
+        config = TaskConfiguration.decode(configuration)
+        sum_vec = _sum_vec(config)
+        interval = _interval(config.extensions)
+    except Malformed as e:
+        raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
+    _check_batches(config, demo)
+    _check_url("leader", config.leader_url)
+    _check_url("helper", config.helper_url)
+    # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
+    task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
+    return Task(configuration, config, task_id, sum_vec, interval, demo)
+
+
+def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
+    if config.vdaf_type != PRIO3_SUM_VEC:
+        raise TaskRefused(f"VDAF {config.vdaf_type} is not spoken here", fix="use Prio3SumVec (3)")
+    sum_vec = SumVecConfig.decode(config.vdaf_configuration)
+    if not 1 <= sum_vec.length <= LENGTH_MOST or not 1 <= sum_vec.chunk_length <= sum_vec.length:
+        raise TaskRefused(f"{sum_vec.length} places in chunks of {sum_vec.chunk_length} cannot be counted")
+    if sum_vec.max_measurement != 1:
+        raise TaskRefused("a place may hold more than 0 or 1", fix="use max_measurement 1")
+    return sum_vec
+
+
+def _interval(extensions: tuple[Extension, ...]) -> Interval | None:
+    if not in_order(extensions):
+        raise TaskRefused("its extensions are not in increasing order")
+    unknown = [e.kind for e in extensions if e.kind != TASK_INTERVAL]
+    if unknown:
+        raise TaskRefused(f"task extension {unknown[0]} is not known here")
+    return Interval.decode(extensions[0].data) if extensions else None
+
+
+def _check_batches(config: TaskConfiguration, demo: bool) -> None:
+    if config.batch_mode != TIME_INTERVAL or config.batch_config:
+        raise TaskRefused(
+            f"batch mode {config.batch_mode} (leader_selected is 2) is not spoken here", fix="use time_interval (1)"
+        )
+    if not 1 <= config.time_precision <= TIME_MOST:
+        raise TaskRefused(f"a time precision of {config.time_precision} seconds cannot be kept")
+    floor = 1 if demo else ORGANISATION_FLOOR
+    if not floor <= config.min_batch_size <= TIME_MOST:
+        raise TaskRefused(
+            f"a batch of {config.min_batch_size} reports says too much about each; the floor is {floor}",
+            fix="" if demo else "only a demonstration may go below it",
+        )
+
+
+def _check_url(whose: str, url: bytes) -> None:
+    """HTTPS is demanded (section 3); plain HTTP only where nothing leaves the machine."""
+    try:
+        parts = urlsplit(url.decode("ascii"))
+        host = parts.hostname or ""
+    except ValueError:
+        raise TaskRefused(f"the {whose}'s URL is not a URL in ASCII") from None
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
+        raise TaskRefused(f"the {whose}'s URL is neither https nor on this machine")
+    if not host or parts.query or parts.fragment:
+        raise TaskRefused(f"the {whose}'s URL is not a base for resources")
+
+
+def in_order(extensions: Sequence[Extension]) -> bool:
+    """Whether extension types strictly increase, as every list of extensions must."""
+    kinds = [e.kind for e in extensions]
+    return all(a < b for a, b in itertools.pairwise(kinds))

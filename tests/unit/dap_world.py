@@ -1,0 +1,182 @@
+"""A whole DAP deployment in one process, with real crypto and real SQLite, and a helper that can be made to fail."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.base.clock import ManualClock
+from interlock.base.fetch import Unreachable
+from interlock.dap.backend import VdafBackend
+from interlock.dap.client import build_report
+from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.drafts import ReportError
+from interlock.dap.driver import Driver
+from interlock.dap.helper import Helper, Resource
+from interlock.dap.leader import Admit, Leader, admit_all
+from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
+from interlock.dap.messages import media_type as media
+from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url, to_b64url
+from interlock.dap.shares import HpkeKey, KeyRing, new_key
+from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
+from interlock.dap.transport import Reply
+from interlock.dap.vdaf.prio3 import prio3_of_config
+from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_leader import SqliteLeaderStorage
+
+LENGTH = 16
+PRECISION = 3600
+VDAF_CONFIG = LENGTH.to_bytes(4, "big") + (1).to_bytes(8, "big") + (4).to_bytes(4, "big")
+VDAF = prio3_of_config(3, VDAF_CONFIG)
+
+
+def vdaf_of(task: Task) -> VdafBackend:
+    assert task.config.vdaf_configuration == VDAF_CONFIG
+    return VDAF
+
+
+def configuration(
+    *, leader_url: str = "https://leader.test/dap", helper_url: str = "https://helper.test/dap", least: int = 3
+) -> bytes:
+    return new_configuration(
+        catalog_digest=hashlib.sha256(b"catalog").digest(),
+        leader_url=leader_url,
+        helper_url=helper_url,
+        time_precision=PRECISION,
+        min_batch_size=least,
+        vdaf_config=VDAF_CONFIG,
+    )
+
+
+def task(least: int = 3) -> Task:
+    return task_of(configuration(least=least), demo=True)
+
+
+@dataclass
+class Post:
+    """The leader's line to the helper: no network, and whatever fault a test sets."""
+
+    helper: Helper
+    task_id: bytes
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    before: Callable[[], None] = lambda: None
+    after: Callable[[Reply], Reply] = lambda reply: reply
+
+    def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        self.sent.append((url, body))
+        self.before()
+        work, answer_type = {
+            "aggregation_jobs": (self.helper.process_aggregation_init, "aggregation-job-resp"),
+            "aggregate_shares": (self.helper.process_aggregate_share, "aggregate-share"),
+        }[url.rsplit("/", 1)[1]]
+        return self.after(reply_of(lambda: work(self.task_id, body), media(answer_type)))
+
+
+def reply_of(work: Callable[[], Resource], media_type: str) -> Reply:
+    try:
+        found = work()
+    except DapProblem as e:
+        return Reply(e.status, MEDIA_TYPE, e.document())
+    return Reply(201, media_type, found.body, location=to_b64url(found.id))
+
+
+def unreachable() -> None:
+    raise Unreachable("does not answer", where="helper")
+
+
+def lost(reply: Reply) -> Reply:
+    raise Unreachable("the answer was lost", where="helper")
+
+
+class World:
+    """Leader, helper, collector and any number of members; `restart` is what kill -9 and a new start do to both."""
+
+    def __init__(self, folder: Path, *, least: int = 3, admit: Admit = admit_all, job_size: int = 100) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.task = task(least)
+        self.collector_key = new_key(9, secrets.token_bytes)
+        self.leader_key = new_key(1, secrets.token_bytes)
+        self.helper_key = new_key(2, secrets.token_bytes)
+        verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)
+        self.held = AggregatorTask(self.task, verify_key, self.collector_key.config)
+        self._admit = admit
+        self._job_size = job_size
+        self.start()
+
+    def start(self) -> None:
+        tasks = {self.task.task_id: self.held}
+        self.leader_store = SqliteLeaderStorage(self.folder / "leader.db")
+        self.helper_store = SqliteHelperStorage(self.folder / "helper.db")
+        self.leader = Leader(tasks, KeyRing([self.leader_key]), self.leader_store, self.clock, admit=self._admit)
+        self.helper = Helper(
+            tasks, KeyRing([self.helper_key]), self.helper_store, vdaf_of, self.clock, secrets.token_bytes
+        )
+        self.post = Post(self.helper, self.task.task_id)
+        self.driver = Driver(
+            tasks,
+            KeyRing([self.leader_key]),
+            self.leader_store,
+            vdaf_of,
+            self.clock,
+            secrets.token_bytes,
+            self.post,
+            job_size=self._job_size,
+        )
+        self.collector = Collector(self.task, self.collector_key, VDAF, self._ask_leader)
+
+    def close(self) -> None:
+        self.leader_store.close()
+        self.helper_store.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.start()
+
+    def report(self, measurement: Sequence[int], *, task: Task | None = None, helper: HpkeKey | None = None) -> Report:
+        return build_report(
+            task or self.task,
+            VDAF,
+            measurement,
+            self.leader_key.config,
+            (helper or self.helper_key).config,
+            now_us=self.clock.now_us(),
+            rng=secrets.token_bytes,
+        )
+
+    def upload(self, *reports: Report, member: str | None = None) -> list[ReportError]:
+        body = UploadRequest(reports).encode()
+        answer = self.leader.process_upload(self.task.task_id, body, member)
+        return [error for _, error in UploadErrors.decode(answer).errors]
+
+    def hour(self, before: int = 0) -> Interval:
+        return Interval(self.task.time_of(self.clock.now_us()) - before, 1)
+
+    def drive(self, passes: int = 4) -> None:
+        for _ in range(passes):
+            self.driver.drive_once()
+
+    def collect(self, interval: Interval | None = None) -> Collected:
+        """Ask, let the leader work, and ask again."""
+        found = self.collector.ask(interval or self.hour())
+        self.drive()
+        if isinstance(found, Pending):
+            found = self.collector.poll(found)
+        assert isinstance(found, Collected), "the leader is not done"
+        return found
+
+    def _ask_leader(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        task_id = self.task.task_id
+        if method == "POST":
+            reply = reply_of(lambda: self.leader.process_collection_init(task_id, body), media("collection-job-resp"))
+            return Reply(reply.status, reply.media_type, reply.body, location=f"{url}/{reply.location}")
+        job_id = from_b64url(url.rsplit("/", 1)[1], 16) or b""
+        return reply_of(lambda: self.leader.collection_job(task_id, job_id), media("collection-job-resp"))
+
+
+def bits(*places: int) -> list[int]:
+    """A measurement that is 1 at these places."""
+    return [int(i in places) for i in range(LENGTH)]
