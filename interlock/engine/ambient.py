@@ -1,0 +1,91 @@
+"""The only global state: which guard is installed in this process, and who is acting in this context."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final
+
+from interlock.base.clock import Clock, SystemClock
+from interlock.engine.approvals import Approver
+from interlock.engine.decision import Decision
+from interlock.engine.event import SensorEvent
+from interlock.engine.live import LivePolicy
+from interlock.engine.sinks import Sink
+
+__all__ = ["Installed", "Observer", "current_span", "install", "installed", "span"]
+
+Observer = Callable[[SensorEvent, Decision], None]
+
+
+@dataclass(slots=True)
+class Installed:
+    """One installed guard. `observer_failures` counts observers that raised; nobody feels them."""
+
+    live: LivePolicy
+    sink: Sink
+    approver: Approver | None = None
+    observers: tuple[Observer, ...] = ()
+    clock: Clock = field(default_factory=SystemClock)
+    observer_failures: int = 0
+
+
+class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`
+    """Ties every guarded call inside to one run of an agent, and says who is acting.
+
+    Use it as `with span(principal="acme/agent42"):`, in ordinary and in async functions. It follows `await` and
+    `asyncio.to_thread`, and stays apart between tasks and threads. A thread of your own begins with none: enter the
+    same object there (`with same_span:`), as often and in as many threads as you like.
+
+    A span inside another has an id of its own; without `principal` it acts as the outer one does. `parent_principal`
+    is who delegated; it is never guessed.
+    """
+
+    __slots__ = ("id", "parent_principal", "principal")
+
+    def __init__(self, principal: str | None = None, parent_principal: str | None = None) -> None:
+        outer = _SPAN.get() if principal is None else None
+        self.id: Final = os.urandom(8).hex()
+        self.principal: Final = outer.principal if outer else principal
+        self.parent_principal: Final = parent_principal or (outer.parent_principal if outer else None)
+
+    def __enter__(self) -> span:
+        _STACK.set((*_STACK.get(), _SPAN.get()))
+        _SPAN.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        *outer, before = _STACK.get()
+        _STACK.set(tuple(outer))
+        _SPAN.set(before)
+
+    def __repr__(self) -> str:
+        return f"span(id={self.id!r}, principal={self.principal!r}, parent_principal={self.parent_principal!r})"
+
+
+_SPAN: Final[contextvars.ContextVar[span | None]] = contextvars.ContextVar("interlock_span", default=None)
+_STACK: Final[contextvars.ContextVar[tuple[span | None, ...]]] = contextvars.ContextVar("interlock_spans", default=())
+_slot: list[Installed] = []
+
+
+def current_span() -> span | None:
+    """The innermost span of this context."""
+    return _SPAN.get()
+
+
+def install(guard: Installed | None) -> None:
+    """Put a guard in force for the whole process, at once; None takes it away, and then nothing may pass."""
+    _slot[:] = [] if guard is None else [guard]
+
+
+def installed() -> Installed:
+    """Raises: RuntimeError, where no guard is installed: nothing is allowed in silence."""
+    try:
+        return _slot[0]
+    except IndexError:
+        raise RuntimeError("no guard is installed; call interlock.install(...) first") from None

@@ -1,0 +1,107 @@
+"""indicator: fires where a call names a host that the mesh has found to be shared by many attacks.
+
+An indicator is a digest, so that a list of them says nothing about hosts nobody has seen: the catalog and the packs
+write it as `host:` and 64 hex digits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from interlock.base.canonical import digest
+from interlock.engine.decision import Decision
+from interlock.engine.detectors.commands import hosts_in_command
+from interlock.engine.detectors.hosts import BadHost, host_of_url, is_public, urls_in_text
+from interlock.engine.detectors.spec import DetectorSpec, checked_params
+from interlock.engine.detectors.walk import texts
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.model import RuleFunction
+
+__all__ = ["DETECTORS", "host_indicator", "indicators_of"]
+
+_ID: Final = "indicator"
+_DOMAIN: Final = "interlock/indicator/host/v1"
+_PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"digests": (list, tuple), "kind": str}
+_HEX: Final = re.compile(r"(?:host:)?([0-9a-f]{64})\Z")
+_COMMANDS: Final = frozenset({"command", "cmd"})
+_TEXT_LIMIT: Final = 262_144  # characters of one text that are looked at
+_HOST_LIMIT: Final = 256  # hosts of one event
+
+
+def host_indicator(host: str) -> str:
+    """The indicator of a host in its normal form."""
+    return f"host:{digest(_DOMAIN, host).hex()}"
+
+
+def indicators_of(event: SensorEvent) -> frozenset[str]:
+    """The indicators of every public host that a call's arguments name: in URLs, and in network commands."""
+    found = set[str]()
+    for host in _hosts(event):
+        if is_public(host):
+            found.add(host_indicator(host))
+            if len(found) >= _HOST_LIMIT:
+                break
+    return frozenset(found)
+
+
+def _hosts(event: SensorEvent) -> Iterator[str]:
+    seen = set[str]()
+    for _, key, text in texts(event.args):
+        for host in _named(key, text[:_TEXT_LIMIT]):
+            if host not in seen:
+                seen.add(host)
+                yield host
+
+
+def _named(key: str, text: str) -> Iterator[str]:
+    for url in urls_in_text(text):
+        try:
+            host = host_of_url(url)
+        except BadHost:
+            continue
+        if host is not None:
+            yield host
+    if key in _COMMANDS:
+        yield from hosts_in_command(text)
+
+
+def _build(params: Mapping[str, object]) -> RuleFunction:
+    checked = checked_params(_ID, params, _PARAMS)
+    if checked.get("kind", "host") != "host":
+        raise ValueError(f"detector {_ID}: kind can be 'host' only")
+    given = checked.get("digests")
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"detector {_ID} needs digests, a list of 64 hex digits each")
+    wanted = _digests(given)
+
+    def indicator(event: SensorEvent) -> Decision | None:
+        if not wanted or wanted.isdisjoint(indicators_of(event)):
+            return None
+        return Decision.block("the call names a host that is a known indicator of attacks", _ID)
+
+    return indicator
+
+
+def _digests(given: Iterable[object]) -> frozenset[str]:
+    """Raises: ValueError."""
+    found = set()
+    for item in given:
+        match = _HEX.match(item) if isinstance(item, str) else None
+        if match is None:
+            raise ValueError(f"detector {_ID}: a digest is 64 lower-case hex digits, with or without 'host:'")
+        found.add(f"host:{match.group(1)}")
+    return frozenset(found)
+
+
+DETECTORS: Final = {
+    _ID: DetectorSpec(
+        _ID,
+        _build,
+        _PARAMS,
+        redacts=False,
+        phase="call",
+        summary="fires where a call names a host whose digest is listed",
+    )
+}

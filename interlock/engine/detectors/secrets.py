@@ -1,0 +1,193 @@
+"""secrets: masks API keys, tokens, passwords and private keys.
+
+Two ways to know one: by a form that only a key of one issuer has (a prefix, an alphabet, a length), or by what is said
+of it (`password = "..."`, `X_TOKEN=...`, `Authorization: Bearer ...`, `scheme://user:secret@host`), where the value
+then has to look like one: placeholders, variables and calls are left alone. Every pattern begins with a literal that is
+looked for first, and every repetition is bounded, so that time is linear in the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from interlock.engine.decision import Decision
+from interlock.engine.detectors.secret_forms import FORMS, Form
+from interlock.engine.detectors.spec import DetectorSpec, checked_params
+from interlock.engine.detectors.walk import Found, mask_decision
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.model import RuleFunction
+
+__all__ = ["DETECTORS", "redacted_secrets"]
+
+_ID: Final = "secrets"
+_PARAMS: Final[dict[str, type | tuple[type, ...]]] = {}
+
+
+_PEM: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{40,20000}"
+    r"(?:-{1,5}END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_URL_USER: Final = re.compile(r"(?<=://)([^\s:/@\"'<>]{0,100}:)([^\s/@\"'<>]{3,200})(?=@)")
+_HEADER: Final = re.compile(
+    r"((?:authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer|basic|token|bot)?|\bbearer)\s{1,3})([^\s\"',;]{8,3000})",
+    re.I,
+)
+_CURL_USER: Final = re.compile(
+    r"(?<=curl)([^\n|;]{0,160}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?)([^\s\"']{3,200})"
+)
+_COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
+# a name that says "secret", then a value: quoted, or up to the next blank
+_NAMED: Final = re.compile(
+    r"((passwor[dt]|passwd|passphrase|pwd|pass|pw|secrets?|tokens?|credentials?|api[_.-]?keys?|access[_.-]?keys?|auth[_.-]?keys?|keys?)"
+    r"([A-Za-z0-9_.-]{0,30})[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"
+    r"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))",
+    re.I,
+)
+_NAMES: Final = ("pass", "pw", "secret", "token", "key", "credential")
+# a name that goes on like this speaks of a secret and does not hold one
+_ABOUT: Final = re.compile(
+    r"(?:id|ids|name|names|file|url|uri|size|length|path|alias|type|str|chars|st|vars?|variable|vault\w{0,20}|\w{0,20}secrets)\Z"
+    r"|_?vault",
+    re.I,
+)
+_PLACEHOLDER: Final = re.compile(
+    r"example|placeholder|change.?me|your|insert|redacted|dummy|sample|fake|xxxx|\*\*\*|\.\.\.|<[^>]{1,60}>|\$\{|\$\(|\{\{|%\(|put_|abcdefghijkl|#####",
+    re.I,
+)
+_REFERENCE: Final = re.compile(
+    r"\$[A-Za-z_{(0-9]|[%@&<{(\[]|[A-Za-z_][\w.]{0,80}[(\[]|(?:os|process|config|settings|self|this|env)\.|/|\./|https?:"
+)
+_CODE_NAME: Final = re.compile(r"[A-Za-z_]+(?:[._-][A-Za-z_]+){0,10}\Z")
+_STRONG: Final = ("pass", "pw", "secret")
+_WORDS: Final = frozenset(
+    {"pass", "password", "passwd", "pwd", "secret", "token", "none", "null", "true", "false", "string"}
+)
+
+
+def redacted_secrets(text: str) -> tuple[str, list[str]]:
+    """The text with every secret found replaced by its label, and the kinds found."""
+    kinds: list[str] = []
+
+    def put(kind: str) -> str:
+        kinds.append(kind)
+        return f"[REDACTED {kind}]"
+
+    if "PRIVATE KEY" in text:
+        text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
+    for form in FORMS:
+        if any(literal in text for literal in form.literals):
+            text = _replaced(text, form, put)
+    return _named(text, put), kinds
+
+
+def _replaced(text: str, form: Form, put: Callable[[str], str]) -> str:
+    return form.pattern.sub(lambda m: put(form.kind) if _varied(m.group()) else m.group(), text)
+
+
+def _named(text: str, put: Callable[[str], str]) -> str:
+    """Secrets known by what is said of them."""
+    low = text.lower()
+    if "://" in text and "@" in text:
+        text = _URL_USER.sub(lambda m: _kept(m, put("PASSWORD") if _is_written_out(m.group(2)) else None), text)
+    if "authorization" in low or "bearer" in low:
+        text = _HEADER.sub(lambda m: _kept(m, put("TOKEN") if _is_random(m.group(2), 2.5) else None), text)
+    if "curl" in text:
+        text = _CURL_USER.sub(lambda m: _kept(m, put("PASSWORD") if _is_written_out(m.group(2)) else None), text)
+    if "_gitlab_session=" in text:
+        text = _COOKIE.sub(lambda m: _kept(m, put("TOKEN")), text)
+    if any(name in low for name in _NAMES):
+        text = _NAMED.sub(lambda m: _assignment(m, put), text)
+    return text
+
+
+def _kept(match: re.Match[str], label: str | None) -> str:
+    return match.group() if label is None else match.group(1) + label
+
+
+def _assignment(match: re.Match[str], put: Callable[[str], str]) -> str:
+    head, name, rest, *values = match.groups()
+    value = next(v for v in values if v is not None)
+    if "[REDACTED" in value or _ABOUT.search(rest):
+        return match.group()
+    quoted = values[-1] is None
+    strong = name.lower().startswith(_STRONG)
+    secret = _is_password(value, quoted) if strong else _is_random(value, 3.0 if quoted else 3.2)
+    if not secret:
+        return match.group()
+    label = put("PASSWORD" if name.lower().startswith(("pass", "pw")) else "SECRET")
+    return match.group().replace(value, label, 1) if value not in head else head + label
+
+
+def _is_written_out(value: str) -> bool:
+    """True of a value that stands for itself, and not for a variable or a placeholder."""
+    known = value.lower().strip("<>\"'") in _WORDS or "[REDACTED" in value
+    return not known and not _PLACEHOLDER.search(value) and not _REFERENCE.match(value)
+
+
+def _is_password(value: str, quoted: bool) -> bool:
+    """True of what may be a password: written out, and neither a word, a type nor a name in code."""
+    if not _is_written_out(value) or len(set(value)) < 4:
+        return False
+    if quoted and len(value) >= 6:
+        return not _CODE_NAME.match(value) or _is_random(value, 3.0)
+    return (
+        len(value) >= 8 and " " not in value and bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value))
+    )
+
+
+def _is_random(value: str, bits: float) -> bool:
+    """True of a long value with letters and digits whose characters carry at least `bits` bits each."""
+    plain = value.strip("\"'")
+    return (
+        len(plain) >= 16
+        and _is_written_out(plain)
+        and any(map(str.isdigit, plain))
+        and any(map(str.isalpha, plain))
+        and _entropy(plain) >= bits
+    )
+
+
+def _varied(key: str) -> bool:
+    """False of a placeholder in a key's form: AKIAXXXXXXXXXXXXXXXX, ghp_xxxx, EXAMPLE."""
+    return _entropy(key[-24:]) >= 2.2 and not _PLACEHOLDER.search(key)
+
+
+def _entropy(text: str) -> float:
+    """Bits a character (Shannon)."""
+    size = len(text)
+    return -sum(n / size * math.log2(n / size) for n in Counter(text).values())
+
+
+def _build(params: Mapping[str, object]) -> RuleFunction:
+    checked_params(_ID, params, _PARAMS)
+
+    def mask(value: object) -> Found | None:
+        text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+        if not isinstance(text, str) or len(text) < 6:
+            return None
+        new, kinds = redacted_secrets(text)
+        if not kinds:
+            return None
+        kept: object = new.encode("utf-8", "surrogateescape") if isinstance(value, bytes) else new
+        return kept, ", ".join(dict.fromkeys(kinds))
+
+    def secrets(event: SensorEvent) -> Decision | None:
+        return mask_decision(event, mask, _ID)
+
+    return secrets
+
+
+DETECTORS: Final = {
+    _ID: DetectorSpec(
+        _ID,
+        _build,
+        _PARAMS,
+        redacts=True,
+        phase="call",
+        summary="masks API keys, tokens, passwords and private keys",
+    )
+}

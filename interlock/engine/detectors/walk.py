@@ -1,0 +1,73 @@
+"""Walking arguments: every text in them with its path, and a copy in which some are replaced.
+
+A path is written as policies write it: `body`, `to[0].name`. A key that is no plain name stands as `*`, since a key
+can hold a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from interlock.engine.decision import Decision
+from interlock.engine.event import SensorEvent
+from interlock.engine.payload import result_of
+
+__all__ = ["Found", "mask_decision", "texts"]
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+# what replaces a value, and the kind of what was found in it; None where nothing was
+Found = tuple[object, str]
+
+
+def texts(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every text as (path, the nearest key above it, text)."""
+    if isinstance(value, str):
+        yield path, key, value
+    elif isinstance(value, bytes | bytearray):
+        yield path, key, bytes(value).decode("utf-8", "replace")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from texts(item, _under(path, name), str(name))
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from texts(item, f"{path}[{i}]", key)
+
+
+def mask_decision(event: SensorEvent, mask: Callable[[object], Found | None], policy_id: str) -> Decision | None:
+    """The rewrite that masks what `mask` finds in an event's values (of any type), or None where it finds nothing."""
+    seen: list[tuple[str, str]] = []
+    whole = result_of(event) if event.phase == "result" else event.args
+    new = _masked(whole, "", mask, seen)
+    if not seen:
+        return None
+    reason = "masked " + ", ".join(dict.fromkeys(kind for _, kind in seen))
+    where = seen[0][0] or "result"
+    if event.phase == "result":
+        return Decision.modify_result(new, reason, policy_id, where)
+    assert isinstance(new, dict)
+    changed = {name: value for name, value in new.items() if value is not event.args[name]}
+    return Decision.modify(changed, reason, policy_id, where)
+
+
+def _masked(value: object, path: str, mask: Callable[[object], Found | None], seen: list[tuple[str, str]]) -> object:
+    """The value itself where nothing in it was found, else a copy."""
+    if isinstance(value, Mapping):
+        pairs = {k: _masked(v, _under(path, k), mask, seen) for k, v in value.items()}
+        return pairs if any(pairs[k] is not v for k, v in value.items()) else value
+    if isinstance(value, list | tuple):
+        items = [_masked(v, f"{path}[{i}]", mask, seen) for i, v in enumerate(value)]
+        if all(a is b for a, b in zip(items, value, strict=True)):
+            return value
+        return items if isinstance(value, list) else tuple(items)
+    found = mask(value)
+    if found is None:
+        return value
+    seen.append((path, found[1]))
+    return found[0]
+
+
+def _under(path: str, key: object) -> str:
+    name = key if isinstance(key, str) and _PLAIN.match(key) else "*"
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,72 @@
+"""The live policy: what is in force now, swapped whole, with the last good one kept where a new one is bad."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from interlock.base.errors import InterlockError
+from interlock.engine.policy.model import Policy
+
+__all__ = ["LivePolicy"]
+
+_LOG: Final = logging.getLogger("interlock")
+
+
+class LivePolicy:
+    """A policy that follows its source.
+
+    `load` makes the policy; `fingerprint` gives something cheap that changes when `load` would give another one (file
+    times, say). The epoch begins at 1 and rises only when the policy's digest changes. A source that has gone bad
+    leaves the last good policy in force and stands in `trouble` until it is good again.
+    Raises, when made: what `load` raises, since there is no last good policy yet.
+    """
+
+    def __init__(self, load: Callable[[], Policy], fingerprint: Callable[[], object]) -> None:
+        self._load = load
+        self._fingerprint = fingerprint
+        self._mutex = threading.Lock()
+        self._seen = fingerprint()  # before loading: a change during the load is then seen at the next refresh
+        self._state = (load(), 1)
+        self._trouble: InterlockError | None = None
+
+    @property
+    def current(self) -> Policy:
+        return self._state[0]
+
+    @property
+    def epoch(self) -> int:
+        return self._state[1]
+
+    @property
+    def state(self) -> tuple[Policy, int]:
+        """Policy and epoch that belong together, however often it is swapped meanwhile."""
+        return self._state
+
+    @property
+    def trouble(self) -> InterlockError | None:
+        return self._trouble
+
+    def refresh(self) -> None:
+        """Take over a changed source; cheap where nothing changed."""
+        if self._fingerprint() == self._seen:
+            return
+        with self._mutex:
+            now = self._fingerprint()
+            if now != self._seen:
+                self._seen = now
+                self._swap()
+
+    def _swap(self) -> None:
+        try:
+            policy = self._load()
+        except InterlockError as e:
+            self._trouble = e
+            _LOG.error("policy not reloaded, the last good one stays in force: %s", e)
+            return
+        self._trouble = None
+        old, epoch = self._state
+        if policy.digest != old.digest:
+            self._state = (policy, epoch + 1)

@@ -1,0 +1,110 @@
+"""What is judged: a read-only deep copy of a call's arguments or of a result.
+
+A rule sees ordinary dicts and lists that refuse to be changed, so that no rule can disarm the next one, and neither
+the caller's objects nor what the tool receives ever change under a rule's hand. Objects that are no container pass
+as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
+
+from interlock.base.canonical import MAX_DEPTH, NotCanonical
+from interlock.engine.event import SensorEvent
+
+__all__ = ["FrozenDict", "FrozenList", "frozen", "frozen_mapping", "result_args", "result_of", "thawed"]
+
+RESULT_KEY: Final = "result"
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError("what a rule sees is read-only; return Decision.modify(...) to change the call")
+
+
+class FrozenDict(dict[Any, Any]):
+    """A dict that cannot be changed; `copy` and `copy.deepcopy` give an ordinary one."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: object) -> dict[Any, Any]:
+        return {k: thawed(v) for k, v in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class _Wrapped(FrozenDict):
+    """The arguments of a result event whose result was no mapping: it stands under the key "result"."""
+
+    __slots__ = ()
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed; `copy` and `copy.deepcopy` give an ordinary one."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
+    reverse = sort = clear = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: object) -> list[Any]:
+        return [thawed(v) for v in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def frozen(value: object, depth: int = 0) -> object:
+    """A read-only deep copy of the containers in a value.
+
+    Raises: NotCanonical, for a cycle or nesting deeper than MAX_DEPTH.
+    """
+    if depth > MAX_DEPTH:
+        raise NotCanonical(f"is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        return FrozenDict({k: frozen(v, depth + 1) for k, v in value.items()})
+    if isinstance(value, list):
+        return FrozenList([frozen(v, depth + 1) for v in value])
+    if isinstance(value, tuple):
+        return _same_tuple(value, [frozen(v, depth + 1) for v in value])
+    # Sets and byte arrays have no read-only form that passes for one: each reader gets a copy.
+    if type(value) is set:
+        return set(value)
+    return bytearray(value) if type(value) is bytearray else value
+
+
+def frozen_mapping(args: Mapping[str, object]) -> Mapping[str, object]:
+    """Read-only arguments; those that are frozen already are returned as they are. Raises: NotCanonical."""
+    if isinstance(args, FrozenDict):
+        return args
+    return FrozenDict({k: frozen(v, 1) for k, v in args.items()})
+
+
+def thawed(value: object) -> Any:
+    """An ordinary deep copy of a value that a rule gave, which may hold parts of what the rule saw."""
+    if isinstance(value, Mapping):
+        return {k: thawed(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [thawed(v) for v in value]
+    if isinstance(value, tuple):
+        return _same_tuple(value, [thawed(v) for v in value])
+    return set(value) if type(value) is set else value
+
+
+def result_args(result: object) -> Mapping[str, object]:
+    """The `args` of a result event: a mapping as itself, anything else under the key "result". Raises: NotCanonical."""
+    if isinstance(result, Mapping) and all(isinstance(k, str) for k in result):
+        return frozen_mapping(result)
+    return _Wrapped({RESULT_KEY: frozen(result, 1)})
+
+
+def result_of(event: SensorEvent) -> object:
+    """The whole result that a result event stands for: what `Decision.modify_result` replaces."""
+    return event.args[RESULT_KEY] if isinstance(event.args, _Wrapped) else event.args
+
+
+def _same_tuple(original: tuple[object, ...], items: Iterable[object]) -> tuple[object, ...]:
+    make = getattr(type(original), "_make", tuple)  # a named tuple stays one
+    made: tuple[object, ...] = make(items)
+    return made

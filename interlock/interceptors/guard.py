@@ -1,0 +1,187 @@
+"""`@guard` and `@monitor`: a function whose calls and results pass through the guard."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from interlock.engine.decision import Decision
+from interlock.engine.settle import Blocked, Enforcement
+from interlock.interceptors.enforce import enforce_tool_call, enforce_tool_result, new_call_id
+
+__all__ = ["guard", "monitor"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def guard(function: F, /) -> F: ...
+@overload
+def guard(
+    *, name: str | None = None, principal: str | None = None, enforcement: Enforcement = "blocking"
+) -> Callable[[F], F]: ...
+def guard(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    principal: str | None = None,
+    enforcement: Enforcement = "blocking",
+) -> F | Callable[[F], F]:
+    """Guard a tool: `@guard`, or `@guard(name=..., principal=..., enforcement=...)`.
+
+    Rules see the arguments by parameter name, defaults filled in, keyword extras (`**kwargs`) as arguments of their
+    own, `*args` as one argument; `self` and `cls` are left out. What rules set is what the function is called with.
+    Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole.
+    Raises, when decorating: TypeError.
+    """
+
+    def decorate(f: F) -> F:
+        guarded: F = _guarded(f, name, principal, enforcement)
+        return guarded
+
+    return decorate if function is None else decorate(function)
+
+
+@overload
+def monitor(function: F, /) -> F: ...
+@overload
+def monitor(*, name: str | None = None, principal: str | None = None) -> Callable[[F], F]: ...
+def monitor(
+    function: F | None = None, /, *, name: str | None = None, principal: str | None = None
+) -> F | Callable[[F], F]:
+    """`@guard(enforcement="monitor")`: judges and records, never blocks or rewrites."""
+
+    def decorate(f: F) -> F:
+        guarded: F = _guarded(f, name, principal, "monitor")
+        return guarded
+
+    return decorate if function is None else decorate(function)
+
+
+def _guarded(function: Any, name: str | None, principal: str | None, enforcement: Enforcement) -> Any:
+    if isinstance(function, staticmethod | classmethod):
+        return type(function)(_guarded(function.__func__, name, principal, enforcement))
+    door = _Door(_Binding(function), name or _name_of(function), principal, enforcement)
+    wrapper = _async_wrapper(function, door) if inspect.iscoroutinefunction(function) else _wrapper(function, door)
+    return functools.wraps(function)(wrapper)
+
+
+def _name_of(function: Any) -> str:
+    _refuse_unguardable(function)
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise TypeError(f"a {type(function).__name__} has no name of its own; use @guard(name=...)")
+    return name
+
+
+def _refuse_unguardable(function: Any) -> None:
+    if inspect.isclass(function) or not callable(function):
+        raise TypeError("@guard goes on a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError("@guard cannot judge a generator's result whole; guard a function that returns a list")
+
+
+def _wrapper(function: Any, door: _Door) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        call_id = new_call_id()
+        args, kwargs = door.call(args, kwargs, call_id)
+        result = function(*args, **kwargs)
+        if inspect.iscoroutine(result):  # a plain function that hands on a coroutine: judge what it will give
+            return _awaited(result, door, call_id)
+        return door.result(result, call_id)
+
+    return call
+
+
+def _async_wrapper(function: Any, door: _Door) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        call_id = new_call_id()
+        args, kwargs = door.call(args, kwargs, call_id)
+        return door.result(await function(*args, **kwargs), call_id)
+
+    return call
+
+
+async def _awaited(result: Awaitable[object], door: _Door, call_id: str) -> object:
+    return door.result(await result, call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """Both phases of one guarded function."""
+
+    binding: _Binding
+    name: str
+    principal: str | None
+    enforcement: Enforcement
+
+    def call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], call_id: str
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Judge a call; returns how to make it. Raises: Blocked, NotApproved; TypeError as a plain call would."""
+        bound = self.binding.bound(args, kwargs)
+        going = enforce_tool_call(
+            self.name,
+            self.binding.named(bound),
+            principal=self.principal,
+            enforcement=self.enforcement,
+            call_id=call_id,
+        )
+        try:
+            return self.binding.rebound(bound, going)
+        except TypeError as e:
+            decision = Decision.block(f"the rewritten call does not fit {self.name} ({e})", "interlock.misfit")
+            raise Blocked(decision, self.name) from e
+
+    def result(self, result: object, call_id: str) -> object:
+        return enforce_tool_result(
+            self.name, result, principal=self.principal, enforcement=self.enforcement, call_id=call_id
+        )
+
+
+class _Binding:
+    """How a function's parameters become named arguments, and how those become a call again."""
+
+    def __init__(self, function: Any) -> None:
+        _refuse_unguardable(function)
+        self._signature = inspect.signature(function)
+        kinds = {p.kind: p.name for p in self._signature.parameters.values()}
+        self._extras = kinds.get(inspect.Parameter.VAR_KEYWORD)
+        self._star = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+        first = next(iter(self._signature.parameters), None)
+        self._receiver = first if first in ("self", "cls") else None
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound
+
+    def named(self, bound: inspect.BoundArguments) -> dict[str, object]:
+        """Raises: TypeError, where a keyword extra has the name of a parameter."""
+        named = {k: v for k, v in bound.arguments.items() if k not in (self._receiver, self._extras)}
+        extras: Mapping[str, object] = bound.arguments[self._extras] if self._extras else {}
+        for key, value in extras.items():
+            if key in named or key == self._receiver:
+                raise TypeError(f"argument {key!r} is given twice, and the guard cannot tell which is meant")
+            named[key] = value
+        return named
+
+    def rebound(
+        self, bound: inspect.BoundArguments, going: Mapping[str, object]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Raises: TypeError, where a rule set what the function does not take."""
+        rest = dict(going)
+        for name in bound.arguments:
+            if name not in (self._receiver, self._extras):
+                bound.arguments[name] = rest.pop(name)
+        if self._star and not isinstance(bound.arguments[self._star], list | tuple):
+            raise TypeError(f"argument {self._star!r} has to be a list")
+        if self._extras:
+            bound.arguments[self._extras] = rest
+        elif rest:
+            raise TypeError(f"unexpected argument {sorted(rest)[0]!r}")
+        return bound.args, bound.kwargs
