@@ -1,1 +1,42 @@
-"""interlock"""
+"""interlock: a guard inside an AI agent's process.
+
+    import interlock
+    interlock.install(policy="builtin:coding-agent")
+
+    @interlock.guard
+    def send_email(to, body): ...
+
+Every guarded call, and then its result, is judged by rules before it takes effect: it goes on, goes on rewritten, waits
+for a person's approval, or is refused with `Blocked`. Nothing here needs a third-party package.
+"""
+
+from __future__ import annotations
+
+from interlock._install import install
+from interlock.engine.ambient import span
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.event import SensorEvent
+from interlock.engine.rules import deny_when
+from interlock.engine.settle import Blocked, NotApproved
+from interlock.engine.sinks import FileSink
+from interlock.interceptors.enforce import enforce_tool_call, enforce_tool_result
+from interlock.interceptors.guard import guard, monitor
+
+__all__ = [
+    "Blocked",
+    "Decision",
+    "FileSink",
+    "NotApproved",
+    "SensorEvent",
+    "Verdict",
+    "__version__",
+    "deny_when",
+    "enforce_tool_call",
+    "enforce_tool_result",
+    "guard",
+    "install",
+    "monitor",
+    "span",
+]
+
+__version__ = "0.1.0"

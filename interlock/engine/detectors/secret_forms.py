@@ -5,6 +5,7 @@ The formats are those that issuers document. Every pattern begins at a literal, 
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -14,15 +15,25 @@ __all__ = ["FORMS", "Form"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One issuer's form: the label, literals of which one has to be there, and the pattern of the whole key."""
+    """One issuer's form: the label, literals of which one has to be there, and its pattern's source."""
 
     kind: str
     literals: tuple[str, ...]
-    pattern: re.Pattern[str]
+    source: str
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when a literal was found, and not when the program starts."""
+        return _compiled(self.source)
 
 
-def _form(kind: str, literals: str, pattern: str) -> Form:
-    return Form(kind, tuple(literals.split()), re.compile(rf"(?<![A-Za-z0-9_]){pattern}(?![A-Za-z0-9])"))
+@functools.cache
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9_]){source}(?![A-Za-z0-9])")
+
+
+def _form(kind: str, literals: str, source: str) -> Form:
+    return Form(kind, tuple(literals.split()), source)
 
 
 _W = r"[\w-]"
