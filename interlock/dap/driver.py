@@ -21,7 +21,7 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import Unreachable
+from interlock.base.fetch import TooLarge, Unreachable
 from interlock.dap.backend import VdafError
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
 from interlock.dap.drafts import ReportError, Role
@@ -89,28 +89,39 @@ class Driver:
         self._rng = rng
         self._helper = helper
         self._job_size = job_size
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the pass under way after the step it is in; later passes do nothing."""
+        self._stopped = True
 
     def drive_once(self) -> Progress:
         """One bounded pass over all tasks. Raises only what is our own fault, or the store's."""
         progress = Progress()
-        for held in list(self._tasks.values()):
+        for task_id in list(self._tasks):
+            try:
+                held = self._tasks[task_id]
+            except KeyError:
+                continue  # taken away since
+            except InterlockError as e:  # one damaged task file stops no other task
+                _log.error("a task cannot be worked on: %s", e)
+                progress.trouble = e
+                continue
             self._drive_task(held, progress)
         return progress
 
     def _drive_task(self, held: AggregatorTask, progress: Progress) -> None:
         task_id = held.task.task_id
         for _ in range(JOBS_A_PASS):
-            if not self._make_job(held):
+            if self._stopped or not self._make_job(held):
                 break
             progress.jobs_made += 1
         try:
             for job in self._storage.pending_jobs(task_id, JOBS_A_PASS):
-                progress.jobs_done += self._run_job(held, job)
+                progress.jobs_done += not self._stopped and self._run_job(held, job)
             for collection in self._storage.open_collections(task_id, JOBS_A_PASS):
-                progress.collections_moved += self._move(held, collection)
-        except InterlockError as e:
-            if isinstance(e, DapProblem):
-                raise AssertionError("a problem of the helper was not handled") from e
+                progress.collections_moved += not self._stopped and self._move(held, collection)
+        except (Unreachable, TooLarge, Malformed) as e:
             _log.warning("the helper cannot be worked with now: %s", e)
             progress.trouble = e
 

@@ -162,7 +162,7 @@ class SqliteHelperStorage(Database):
     """Fills dap.storage.HelperStorage."""
 
     KIND = 0x494C4448  # "ILDH"
-    MIGRATIONS = (
+    MIGRATIONS: ClassVar[tuple[str, ...]] = (
         SHARED_TABLES
         + """;
 CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,

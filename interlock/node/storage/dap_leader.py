@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from interlock.dap.batches import Batch, OutShare
 from interlock.dap.drafts import ReportError
@@ -58,7 +58,7 @@ class SqliteLeaderStorage(Database):
     """Fills dap.storage.LeaderStorage."""
 
     KIND = 0x494C444C  # "ILDL"
-    MIGRATIONS = (SHARED_TABLES + ";" + _TABLES,)
+    MIGRATIONS: ClassVar[tuple[str, ...]] = (SHARED_TABLES + ";" + _TABLES,)
 
     # reports
 

@@ -1,0 +1,278 @@
+"""DAP over HTTP: the leader's and the helper's Starlette applications, and the client side of an exchange.
+
+Handlers translate: path, token, media type and body in; status, Location and body or problem document out. The work
+is in `dap.leader`, `dap.helper` and `dap.driver`, and runs in threads. Paths are those of draft-ietf-ppm-dap-18,
+appendix A, below the path of the aggregator's own URL (`prefix`).
+
+    both    GET hpke_config                                                       for anyone
+    leader  POST tasks/{task}/reports                                             for members
+            POST tasks/{task}/collection_jobs; GET, DELETE .../{id}               for collectors
+    helper  POST tasks/{task}/aggregation_jobs; GET, POST, DELETE .../{id}        for leaders
+            POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
+
+A DELETE is accepted and deletes nothing: what is kept is what replays and second collections are refused by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import httpx
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import TooLarge, Unreachable, http_client
+from interlock.dap.driver import Driver
+from interlock.dap.helper import Helper, Resource
+from interlock.dap.leader import Leader
+from interlock.dap.messages import TASK_ID_SIZE, media_type
+from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url, to_b64url
+from interlock.dap.tokens import TokenTable
+from interlock.dap.transport import REPLY_LIMIT, Reply
+from interlock.node.http import BodyTooLarge, body_of
+
+__all__ = ["BODY_LIMIT", "HttpExchange", "helper_app", "leader_app"]
+
+BODY_LIMIT: Final = 64 << 20  # bytes of a request
+HPKE_CACHE_S: Final = 3600  # keys change rarely; a ring keeps the old ones for twice this long
+RETRY_AFTER_S: Final = 1
+DRIVE_EVERY_S: Final = 1.0
+_RESOURCE_ID_SIZE: Final = 16
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def leader_app(
+    leader: Leader,
+    driver: Driver,
+    *,
+    members: TokenTable,
+    collectors: TokenTable,
+    prefix: str = "",
+    drive_every_s: float = DRIVE_EVERY_S,
+    close: Callable[[], None] = lambda: None,
+) -> Starlette:
+    """The leader; its driver runs in the background while the application lives. `close` is called at the end."""
+    kick = asyncio.Event()
+
+    async def reports(request: Request) -> Response:
+        member = members.name_of(request.headers.get("authorization"))
+        task_id, body = _task_id(request), await _body(request, "upload-req")
+        errors = await run_in_threadpool(leader.process_upload, task_id, body, member)
+        kick.set()
+        return Response(errors, media_type=media_type("upload-errors") if errors else None)
+
+    async def create(request: Request) -> Response:
+        collectors.name_of(request.headers.get("authorization"))
+        task_id, body = _task_id(request), await _body(request, "collection-job-req")
+        found = await run_in_threadpool(leader.process_collection_init, task_id, body)
+        kick.set()
+        return _created(request, found, "collection-job-resp")
+
+    async def look(request: Request) -> Response:
+        collectors.name_of(request.headers.get("authorization"))
+        found = await run_in_threadpool(leader.collection_job, _task_id(request), _resource_id(request))
+        return _representation(request, found, "collection-job-resp")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        stopping = asyncio.Event()
+        work = asyncio.create_task(_drive(driver, kick, stopping, drive_every_s))
+        try:
+            yield
+        finally:
+            stopping.set()
+            kick.set()
+            driver.stop()
+            await work
+            close()
+
+    jobs = "/tasks/{task}/collection_jobs"
+    routes = [
+        _route("/hpke_config", _configs(leader.hpke_configs), "GET"),
+        _route("/tasks/{task}/reports", reports, "POST"),
+        _route(jobs, create, "POST"),
+        _route(jobs + "/{id}", look, "GET", "DELETE"),
+    ]
+    return _application(routes, prefix, lifespan)
+
+
+def helper_app(
+    helper: Helper, *, leaders: TokenTable, prefix: str = "", close: Callable[[], None] = lambda: None
+) -> Starlette:
+    """The helper. `close` is called at the end."""
+
+    async def create_job(request: Request) -> Response:
+        leaders.name_of(request.headers.get("authorization"))
+        task_id, body = _task_id(request), await _body(request, "aggregation-job-init-req")
+        found = await run_in_threadpool(helper.process_aggregation_init, task_id, body)
+        return _created(request, found, "aggregation-job-resp")
+
+    async def look_at_job(request: Request) -> Response:
+        leaders.name_of(request.headers.get("authorization"))
+        ids = _task_id(request), _resource_id(request)
+        if request.method == "POST":
+            await run_in_threadpool(helper.process_aggregation_continue, *ids)
+        step = "0" if request.method == "DELETE" else request.query_params.get("step")
+        found = await run_in_threadpool(helper.aggregation_job, *ids, step)
+        return _representation(request, found, "aggregation-job-resp")
+
+    async def create_share(request: Request) -> Response:
+        leaders.name_of(request.headers.get("authorization"))
+        task_id, body = _task_id(request), await _body(request, "aggregate-share-req")
+        found = await run_in_threadpool(helper.process_aggregate_share, task_id, body)
+        return _created(request, found, "aggregate-share")
+
+    async def look_at_share(request: Request) -> Response:
+        leaders.name_of(request.headers.get("authorization"))
+        found = await run_in_threadpool(helper.aggregate_share, _task_id(request), _resource_id(request))
+        return _representation(request, found, "aggregate-share")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            close()
+
+    jobs, shares = "/tasks/{task}/aggregation_jobs", "/tasks/{task}/aggregate_shares"
+    routes = [
+        _route("/hpke_config", _configs(helper.hpke_configs), "GET"),
+        _route(jobs, create_job, "POST"),
+        _route(jobs + "/{id}", look_at_job, "GET", "POST", "DELETE"),
+        _route(shares, create_share, "POST"),
+        _route(shares + "/{id}", look_at_share, "GET", "DELETE"),
+    ]
+    return _application(routes, prefix, lifespan)
+
+
+class HttpExchange:
+    """Fills dap.transport.Exchange over HTTP, with a bearer token where there is one."""
+
+    def __init__(self, token: str = "", client: httpx.Client | None = None, *, limit: int = REPLY_LIMIT) -> None:
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._client = client or http_client()
+        self._limit = limit
+
+    def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        headers = {**self._headers, **({"content-type": media_type} if media_type else {})}
+        try:
+            with self._client.stream(method, url, headers=headers, content=body) as response:
+                return self._reply(response, url)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise Unreachable(
+                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
+            ) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _reply(self, response: httpx.Response, url: str) -> Reply:
+        body = b""
+        for part in response.iter_bytes():
+            body += part
+            if len(body) > self._limit:
+                raise TooLarge(f"is larger than {self._limit} bytes", where=url)
+        headers = response.headers
+        wait = headers.get("retry-after", "")
+        return Reply(
+            response.status_code,
+            headers.get("content-type", ""),
+            body,
+            headers.get("location", ""),
+            int(wait) if wait.isascii() and wait.isdigit() else 0,
+        )
+
+
+async def _drive(driver: Driver, kick: asyncio.Event, stopping: asyncio.Event, every_s: float) -> None:
+    """Pass after pass; at once while there is work, else when something came or time went by."""
+    while not stopping.is_set():
+        kick.clear()
+        try:
+            idle = (await run_in_threadpool(driver.drive_once)).idle
+        except Exception:  # noqa: BLE001 - a fault of ours or of the disk must not end the driver for good
+            _log.exception("a pass of the leader failed")
+            idle = True
+        if idle:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(kick.wait(), every_s)
+
+
+def _application(
+    routes: list[Route], prefix: str, lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]
+) -> Starlette:
+    path = "/" + prefix.strip("/") if prefix.strip("/") else ""
+    return Starlette(routes=[Mount(path, routes=routes)] if path else routes, lifespan=lifespan)
+
+
+def _route(path: str, handler: Handler, *methods: str) -> Route:
+    """A route whose InterlockErrors become problem documents: the one table from error to status."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except DapProblem as e:
+            headers = {"www-authenticate": "Bearer"} if e.status == 401 else {}
+            return Response(e.document(), e.status, headers, MEDIA_TYPE)
+        except BodyTooLarge as e:
+            return Response(DapProblem(None, e.what, status=413).document(), 413, media_type=MEDIA_TYPE)
+        except InterlockError as e:
+            _log.error("a request failed: %s", e)
+            problem = DapProblem(None, "cannot be served now", status=503)
+            return Response(problem.document(), 503, {"retry-after": str(RETRY_AFTER_S)}, MEDIA_TYPE)
+
+    return Route(path, endpoint, methods=list(methods))
+
+
+def _configs(encoded: Callable[[], bytes]) -> Handler:
+    async def configs(request: Request) -> Response:
+        headers = {"cache-control": f"max-age={HPKE_CACHE_S}"}
+        return Response(encoded(), headers=headers, media_type=media_type("hpke-config-list"))
+
+    return configs
+
+
+def _task_id(request: Request) -> bytes:
+    task_id = from_b64url(request.path_params["task"], TASK_ID_SIZE)
+    if task_id is None:
+        raise DapProblem(ProblemType.UNRECOGNIZED_TASK, "this is not a task id")
+    return task_id
+
+
+def _resource_id(request: Request) -> bytes:
+    found = from_b64url(request.path_params["id"], _RESOURCE_ID_SIZE)
+    if found is None:
+        raise DapProblem(None, "this is not the id of a resource", status=404)
+    return found
+
+
+async def _body(request: Request, message: str) -> bytes:
+    """The request's body, of the one media type that belongs here. Raises: DapProblem, BodyTooLarge."""
+    kind, _, rest = request.headers.get("content-type", "").replace(" ", "").partition(";message=")
+    if kind != "application/ppm-dap" or rest.partition(";")[0] != message:
+        raise DapProblem(None, f"the media type that belongs here is {media_type(message)}", status=415)
+    return await body_of(request, BODY_LIMIT)
+
+
+def _created(request: Request, found: Resource, message: str) -> Response:
+    response = _representation(request, found, message, status=201)
+    response.headers["location"] = f"{request.url.path.rstrip('/')}/{to_b64url(found.id)}"
+    return response
+
+
+def _representation(request: Request, found: Resource, message: str, status: int = 200) -> Response:
+    """A resource; an empty one says: not ready, ask again."""
+    if request.method == "DELETE":
+        return Response(status_code=204)
+    if not found.body:
+        return Response(status_code=202, headers={"retry-after": str(RETRY_AFTER_S)})
+    return Response(found.body, status, media_type=media_type(message))

@@ -1,0 +1,54 @@
+"""A folder of task files as a live mapping: a task that is put there is served at once, by leader and helper alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.dap.task import AggregatorTask
+from interlock.dap.taskfile import dump_task, load_task
+
+__all__ = ["TaskDirectory"]
+
+_SUFFIX: Final = ".task.json"
+_LIMIT: Final = 1 << 20
+
+
+class TaskDirectory(Mapping[bytes, AggregatorTask]):
+    """Task id -> task, one private file each, named by the id in hex. A task never changes under its id."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = private_dir(folder)
+        self._read: dict[bytes, AggregatorTask] = {}
+
+    def add(self, held: AggregatorTask) -> None:
+        """Raises: NotWritable."""
+        replace(self._path(held.task.task_id), dump_task(held))
+
+    def __getitem__(self, task_id: bytes) -> AggregatorTask:
+        """Raises: KeyError, where there is no such task; BadState, NewerFormat, TaskRefused for a damaged file."""
+        path = self._path(task_id)
+        if not path.exists():
+            self._read.pop(task_id, None)
+            raise KeyError(task_id.hex())
+        if task_id not in self._read:
+            held = load_task(read_bounded(path, _LIMIT), where=str(path))
+            if held.task.task_id != task_id:
+                raise BadState("holds another task than its name says", where=str(path))
+            self._read[task_id] = held
+        return self._read[task_id]
+
+    def __iter__(self) -> Iterator[bytes]:
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            try:
+                yield bytes.fromhex(path.name.removesuffix(_SUFFIX))
+            except ValueError:
+                continue
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _path(self, task_id: bytes) -> Path:
+        return self._folder / f"{task_id.hex()}{_SUFFIX}"
