@@ -170,6 +170,8 @@ def test_an_intent_is_named_or_described() -> None:
     assert not holds({"intent": "fs.delete.root"}, **here)
     assert holds({"intent": {"effect": "delete", "program": "rm"}}, **here)
     assert not holds({"intent": {"effect": "delete", "program": "sh*"}}, **here)
+    assert holds({"intent": {"name": "fs.delete*", "reversible": {"equals": False}}}, **root)
+    assert not holds({"intent": {"effect": {"in": ["net", "exec"]}}}, **here)
     assert not holds({"intent": "fs.delete"}, command="echo rm")
 
 

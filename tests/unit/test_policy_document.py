@@ -138,6 +138,10 @@ BAD_RULES: list[tuple[dict[str, object], str, str]] = [
     (rule(when={"intent": 3}), "fs.rm: when.intent", "is not an intent"),
     (rule(when={"intent": {}}), "fs.rm: when.intent", "is not an intent"),
     (rule(when={"intent": {"efect": "delete"}}), "fs.rm: when.intent", "did you mean 'effect'?"),
+    (rule(when={"intent": {"effect": "deleet"}}), "fs.rm: when.intent.effect", "did you mean 'delete'?"),
+    (rule(when={"intent": {"effect": {"in": ["read", 3]}}}), "fs.rm: when.intent.effect", "unknown effect '3'"),
+    (rule(when={"intent": {"effect": {"equals": []}}}), "fs.rm: when.intent.effect", "unknown effect '[]'"),
+    (rule(when={"intent": {"name": {"equals": "fs.remove"}}}), "fs.rm: when.intent.name", "unknown name 'fs.remove'"),
     (rule(phase="result", when={"intent": "fs.delete"}), "fs.rm: when.intent", "sees results"),
     (rule(when={"detector": "secretz"}), "fs.rm: when.detector", "did you mean 'secrets'?"),
     (rule(when={"detector": "secrets", "parms": {}}), "fs.rm: when.detector", "did you mean 'params'?"),
@@ -375,11 +379,31 @@ _json = st.recursive(
     ),
     max_leaves=8,
 )
+# conditions that are nearly right, so that what lies behind the first check is reached
+_tests = _words | st.dictionaries(st.sampled_from([*matching.OPERATORS, "flags"]), _json, max_size=3)
+_fields = st.dictionaries(st.sampled_from(["name", "effect", "scope", "reversible", "efect"]), _tests, max_size=2)
+_conditions = st.recursive(
+    st.one_of(
+        st.fixed_dictionaries({"action": _tests}),
+        st.fixed_dictionaries({"principal": _tests}),
+        st.tuples(_words, _tests).map(lambda pair: {"arg": pair[0]} | (pair[1] if isinstance(pair[1], dict) else {})),
+        st.fixed_dictionaries({"intent": _fields}),
+        st.fixed_dictionaries(
+            {"detector": st.sampled_from(["secrets", "network_egress", "indicator"]), "params": _json}
+        ),
+        _json,
+    ),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["all", "any"]), st.lists(inner, max_size=3), max_size=1)
+        | st.fixed_dictionaries({"not": inner})
+    ),
+    max_leaves=4,
+)
 _rule_fields = st.dictionaries(st.sampled_from(document._RULE_FIELDS), _json, max_size=6)
 
 
 @settings(max_examples=300, deadline=None)
-@given(_json, _json, _rule_fields)
+@given(_json, _conditions, _rule_fields)
 def test_any_json_is_a_document_or_a_bad_policy(whole: object, when: object, fields: dict[str, object]) -> None:
     for value in (
         whole,

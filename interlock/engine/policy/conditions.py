@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from interlock.engine.analysis.intents import INTENT_NAMES, Intent, intents
+from interlock.engine.analysis.effects import EFFECTS, INTENT_NAMES, Intent
+from interlock.engine.analysis.intents import intents
 from interlock.engine.decision import Verdict
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Phase, SensorEvent
@@ -28,7 +29,18 @@ __all__ = ["INTENT_FIELDS", "KINDS", "Condition", "build_detector", "compile_con
 
 Condition: TypeAlias = Callable[[SensorEvent], bool]
 
-INTENT_FIELDS: Final = ("name", "effect", "target", "scope", "program")
+_FIELD_OF: Final[dict[str, Callable[[Intent], object]]] = {
+    "name": lambda intent: intent.name,
+    "effect": lambda intent: intent.effect,
+    "target": lambda intent: intent.target,
+    "scope": lambda intent: intent.scope,
+    "program": lambda intent: intent.program,
+    "reversible": lambda intent: intent.reversible,
+}
+INTENT_FIELDS: Final = tuple(_FIELD_OF)
+
+# fields of an intent whose values are a closed set: another one could never be met
+_WORDS: Final = {"name": INTENT_NAMES, "effect": frozenset(effect for effect, _ in EFFECTS.values())}
 
 
 def compile_condition(value: object, phase: Phase, where: str) -> Condition:
@@ -160,22 +172,27 @@ def _intent_named(name: str, where: str) -> Callable[[Intent], bool]:
 
 
 def _intent_with(wanted: Mapping[str, object], where: str) -> Callable[[Intent], bool]:
-    tests: list[tuple[str, Test]] = []
+    tests: list[tuple[Callable[[Intent], object], Test]] = []
     for key, given in wanted.items():
         known_key(key, INTENT_FIELDS, where, "intent field")
-        tests.append((key, compile_test(given, f"{where}.{key}")))
+        if key in _WORDS:
+            _demand_words(given, _WORDS[key], key, f"{where}.{key}")
+        tests.append((_FIELD_OF[key], compile_test(given, f"{where}.{key}")))
+    return lambda intent: all(test(field(intent)) for field, test in tests)
 
-    def holds(intent: Intent) -> bool:
-        fields = {
-            "name": intent.name,
-            "effect": intent.effect,
-            "target": intent.target,
-            "scope": intent.scope,
-            "program": intent.program,
-        }
-        return all(test(fields[key]) for key, test in tests)
 
-    return holds
+def _demand_words(test: object, known: frozenset[str], kind: str, where: str) -> None:
+    """Raises: BadPolicy, where a test asks for a word outright that is not among the known ones."""
+    words: list[object] = []
+    if isinstance(test, str) and not any(sign in test for sign in "*?["):
+        words.append(test)
+    elif isinstance(test, Mapping):
+        choices = test.get("in", ())
+        words += choices if isinstance(choices, list | tuple) else ()
+        words += (test["equals"],) if "equals" in test else ()
+    for word in words:
+        if not isinstance(word, str) or word not in known:
+            raise BadPolicy(f"unknown {kind} {shown(word)}", where=where, fix=did_you_mean(word, known))
 
 
 def _detector(value: Mapping[str, object], phase: Phase, where: str) -> Condition:
