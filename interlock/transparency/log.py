@@ -82,6 +82,11 @@ class Log:
     def size(self) -> int:
         return self._builder.size
 
+    @property
+    def published_size(self) -> int:
+        """How many entries the published tree has; 0 where none is published."""
+        return 0 if self.published is None else parse_checkpoint(parse_note(self.published).text).size
+
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Make entries durable; returns each one's index. The same bytes always have the same index.
 
@@ -121,7 +126,7 @@ class Log:
         with self._lock:
             self._demand_whole()
             checkpoint, _ = open_checkpoint(note, [self._signer.key])
-            before = self._published_size()
+            before = self.published_size
             if checkpoint != self.checkpoint_at(checkpoint.size) or checkpoint.size < before:
                 raise ValueError(f"a tree of {checkpoint.size} entries is not ours to publish after one of {before}")
             self._storage.write(_PUBLISHED, note)
@@ -144,6 +149,10 @@ class Log:
             width = min(WIDTH, self._signed_size - bundle * WIDTH)
             return decode_bundle(self._load(Tile(ENTRIES, bundle, width)), width)[place]
 
+    def tile(self, tile: Tile) -> bytes | None:
+        """A tile or bundle as it is served, or None where there is none (any more)."""
+        return self._storage.read(f"{PUBLIC}/{tile.path}", tile.limit)
+
     def consistency(self, old: int, new: int) -> tuple[bytes, ...]:
         """The proof between two trees; empty from size 0, which every tree extends. Raises: ValueError."""
         with self._lock:
@@ -157,9 +166,6 @@ class Log:
             size = parse_checkpoint(parsed.text).size
             self._demand_signed(size)
             return TlogProof(index, prove_inclusion(index, size, self._reader()), parsed)
-
-    def _published_size(self) -> int:
-        return 0 if self.published is None else parse_checkpoint(parse_note(self.published).text).size
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(self.origin, self.size, self._builder.root())
@@ -228,7 +234,7 @@ class Log:
         return TileReader(self._signed_size, self._load)
 
     def _load(self, tile: Tile) -> bytes:
-        data = self._storage.read(f"{PUBLIC}/{tile.path}", tile.limit)
+        data = self.tile(tile)
         if data is None:
             raise BadState(f"{tile.path} of the signed tree is missing", fix="restore it from a mirror of this log")
         return data
