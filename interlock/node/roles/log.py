@@ -38,7 +38,7 @@ from interlock.transparency.text import decimal
 from interlock.transparency.tiles import MAX_ENTRY_SIZE, parse_path
 from interlock.transparency.witness import add_checkpoint_request, parse_cosignatures, parse_size
 
-__all__ = ["Cosigners", "app", "token_digest"]
+__all__ = ["Cosigners", "WitnessRefused", "app", "token_digest"]
 
 logger = logging.getLogger("interlock.log")
 
