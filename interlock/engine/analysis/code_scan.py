@@ -1,0 +1,182 @@
+"""What an inline program (`python -c`, `perl -e`, `node -e` ...) would run, delete, write or read: by its calls.
+
+A small tokenizer tells strings and comments from code; a call of a known function with literal arguments is a finding.
+Names bound to a literal string in the same text are followed. Everything else stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["Act", "scan"]
+
+_TOKEN: Final = re.compile(
+    r"""(?P<string>[rbfuRBFU]{0,2}(?:'''(?:[^'\\]|\\.|'(?!''))*'''|\"""(?:[^"\\]|\\.|"(?!""))*\"""|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))"""
+    r"|(?P<tick>`(?:[^`\\]|\\.)*`)"
+    r"|(?P<quoted>\b(?:qx|q|qq|%x)\s*(?:\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|/[^/]*/))"
+    r"|(?P<comment>(?<![\w$&])#[^\n]*|//[^\n]*)"
+    r"|(?P<name>[A-Za-z_$@][\w$]*(?:(?:\.|::|->)[A-Za-z_][\w]*[!?]?)*)"
+    r"|(?P<other>\S)",
+    re.S,
+)
+_RUNS: Final = frozenset({
+    "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run", "check_call",
+    "check_output", "Popen", "spawn", "spawnSync", "execFile", "execFileSync", "execv", "execvp", "execve", "execl",
+    "execlp", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2", "capture3", "popen2",
+    "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa", "qx",
+})  # fmt: skip
+_ARGV_NAMES: Final = ("subprocess", "spawn", "execFile", "spawnSync", "execFileSync", "execv", "execl", "Popen", "run")
+_DELETES: Final = {
+    "rmtree": True, "rm_rf": True, "rm_r": True, "rmSync": True, "remove_tree": True, "rimraf": True,
+        "remove_dir_all": True,
+    "rm": True, "rmdirSync": False, "unlinkSync": False, "unlink": False, "removedirs": True, "rmdir": False,
+    "remove": False, "delete": False, "emptyDirSync": True, "removeSync": True, "rimrafSync": True,
+}  # fmt: skip
+_WRITES: Final = frozenset(
+    {
+        "writeFileSync",
+        "writeFile",
+        "appendFileSync",
+        "appendFile",
+        "write_text",
+        "write_bytes",
+        "file_put_contents",
+        "write",
+        "copyfile",
+        "copy",
+        "copy2",
+        "move",
+        "rename",
+        "replace",
+        "symlink",
+        "renameSync",
+        "copyFileSync",
+        "createWriteStream",
+        "chmod",
+        "truncate",
+    }
+)
+_OPENS: Final = frozenset(
+    {"open", "Path", "readFileSync", "readFile", "read_text", "file_get_contents", "fopen", "slurp"}
+)
+_ESCAPE: Final = re.compile(r"\\(.)", re.S)
+_LOOP: Final = re.compile(
+    r"\b(?:while\s*\(?\s*(?:1|True|true)|loop\s*(?:do|\{)|for\s*\(\s*;\s*;|fork\s+while\s+fork|for\s+\w+\s+in\s+range)"
+)
+_MAX: Final = 64 * 1024
+
+
+class Act(NamedTuple):
+    """One thing the code would do: "code" (text for a shell), "argv", "delete", "delete-tree", "write", "read", "fork"."""
+
+    kind: str
+    texts: tuple[str, ...]
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def scan(code: str) -> Iterator[Act]:
+    """The acts of the code, in order."""
+    code = code[:_MAX]
+    tokens = [_Token(m.lastgroup or "other", m.group()) for m in _TOKEN.finditer(code) if m.lastgroup != "comment"]
+    if _LOOP.search(code) and any(t.kind == "name" and t.text.rpartition(".")[2] == "fork" for t in tokens):
+        yield Act("fork", ())
+    names = _literals(tokens)
+    for k, token in enumerate(tokens):
+        if token.kind == "name":
+            yield from _call(tokens, k, names)
+        elif token.kind == "tick":
+            yield Act("code", (token.text[1:-1],))
+        elif token.kind == "quoted" and token.text[:2] in ("qx", "%x"):
+            yield Act("code", (re.sub(r"^(?:qx|%x)\s*", "", token.text)[1:-1],))
+
+
+def _literals(tokens: list[_Token]) -> dict[str, str]:
+    """Names that are set to one literal string."""
+    found: dict[str, str] = {}
+    for a, b, c in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if a.kind == "name" and b.text == "=" and c.kind == "string":
+            found[a.text] = _value(c.text)
+    return found
+
+
+def _value(literal: str) -> str:
+    body = literal.lstrip("rbfuRBFU")
+    width = 3 if body[:3] in ("'''", '"""') else 1
+    text = body[width:-width]
+    return text if "\\" not in text else _ESCAPE.sub(lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
+
+
+def _call(tokens: list[_Token], k: int, names: dict[str, str]) -> Iterator[Act]:
+    """The act of a call that starts at token `k`, if it is a call of a known function with literal arguments."""
+    function = tokens[k].text
+    last = re.split(r"\.|::|->", function)[-1].rstrip("!?")
+    if last not in _RUNS and last not in _DELETES and last not in _WRITES and last not in _OPENS:
+        return
+    strings, flags = _arguments(tokens, k + 1, names)
+    if not strings:
+        return
+    if last in _RUNS:
+        bracketed = any(t.text == "[" for t in tokens[k + 1 : k + 4])
+        several = len(strings) > 1 and (
+            bracketed or last.startswith(("spawn", "execFile", "execl", "execv")) or last == "system"
+        )
+        yield Act("argv", tuple(strings)) if several else Act("code", (strings[0],))
+    elif last in _DELETES:
+        tree = _DELETES[last] and not (last == "rm" and "." not in function)
+        recursive = tree or "recursive" in flags
+        if (
+            last not in ("remove", "delete", "rm")
+            or "/" in strings[0]
+            or recursive
+            or function.startswith(("os.", "fs.", "File.", "Path"))
+        ):
+            yield Act("delete-tree" if recursive else "delete", (strings[0],))
+    elif last in _OPENS:
+        after = (
+            re.split(r"\.|::|->", tokens[k + 4].text)[-1] if len(tokens) > k + 4 and tokens[k + 3].text == ")" else ""
+        )
+        writes = (len(strings) > 1 and strings[1][:1] in ("w", "a", "x", ">")) or ".write_" in _rest(tokens, k)
+        kind = "write" if writes else "delete" if ".unlink" in _rest(tokens, k) or after == "unlink" else "read"
+        yield Act(kind, (strings[0],))
+    elif last in ("copy", "copy2", "copyfile", "move", "rename", "replace", "symlink", "renameSync", "copyFileSync"):
+        if len(strings) > 1 and function != last:
+            yield Act("write", (strings[1],))
+    elif function != "write" and function != "replace" and not function.endswith((".write", ".replace")):
+        yield Act("write", (strings[0],))
+
+
+def _rest(tokens: list[_Token], k: int) -> str:
+    return "".join(t.text for t in tokens[k + 1 : k + 8] if t.kind in ("name", "other"))
+
+
+def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[list[str], set[str]]:
+    """Literal strings of an argument list (with or without parentheses), and the names that stand in it."""
+    strings: list[str] = []
+    flags: set[str] = set()
+    level = 0
+    for token in tokens[k : k + 40]:
+        if token.text in "([{" and token.kind == "other":
+            level += 1
+        elif token.text in ")]}" and token.kind == "other":
+            level -= 1
+            if level <= 0:
+                break
+        elif token.kind == "string":
+            strings.append(_value(token.text))
+        elif token.kind == "quoted":
+            strings.append(re.sub(r"^(?:qq?|qx|%x)\s*", "", token.text)[1:-1])
+        elif token.kind == "name":
+            flags.add(token.text)
+            if token.text in names:
+                strings.append(names[token.text])
+            elif level == 0:
+                break
+        elif level == 0 and token.text != ",":
+            break
+    return strings, flags

@@ -1,0 +1,93 @@
+"""Intent: one effect that a call would have, by a stable name that policies match on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+__all__ = ["EFFECTS", "INTENT_NAMES", "Finding", "Intent"]
+
+# name -> (effect, reversible). Policies name these; a name is never given a second meaning.
+EFFECTS: Final[dict[str, tuple[str, bool]]] = {
+    "cloud.destroy": ("delete", False),
+    "container.destroy": ("delete", False),
+    "container.privileged": ("privilege", True),
+    "db.delete_all": ("delete", False),
+    "db.drop": ("delete", False),
+    "disk.format": ("delete", False),
+    "disk.overwrite": ("write", False),
+    "exec.dynamic": ("exec", True),
+    "exec.fork_bomb": ("exec", False),
+    "exec.inline": ("exec", True),
+    "exec.obfuscated": ("exec", True),
+    "exec.partial": ("exec", True),
+    "fs.delete": ("delete", False),
+    "fs.delete.computed": ("delete", False),
+    "fs.delete.outside": ("delete", False),
+    "fs.delete.recursive": ("delete", False),
+    "fs.delete.root": ("delete", False),
+    "fs.delete.worktree": ("delete", False),
+    "fs.permission": ("write", True),
+    "fs.permission.root": ("write", False),
+    "fs.read": ("read", True),
+    "fs.write": ("write", False),
+    "fs.write.system": ("write", False),
+    "net.fetch": ("net", True),
+    "net.fetch_exec": ("exec", False),
+    "net.metadata": ("net", True),
+    "net.reverse_shell": ("exec", False),
+    "net.upload": ("net", False),
+    "net.upload.secret": ("net", False),
+    "persist.cron": ("persist", True),
+    "persist.git_hook": ("persist", True),
+    "persist.service": ("persist", True),
+    "persist.shell_init": ("persist", True),
+    "persist.ssh_keys": ("persist", True),
+    "privilege.account": ("privilege", True),
+    "privilege.escalate": ("privilege", True),
+    "privilege.shell": ("privilege", True),
+    "process.kill_all": ("exec", False),
+    "publish.package": ("net", False),
+    "secret.export": ("read", False),
+    "secret.read": ("read", True),
+    "self.protect.agent": ("privilege", True),
+    "self.protect.command": ("privilege", True),
+    "self.protect.config": ("write", True),
+    "system.shutdown": ("exec", True),
+    "vcs.delete_local": ("delete", False),
+    "vcs.delete_remote": ("delete", False),
+    "vcs.discard": ("delete", False),
+    "vcs.force_push": ("write", False),
+    "vcs.force_push.lease": ("write", False),
+    "vcs.remote_change": ("net", True),
+    "vcs.rewrite_history": ("write", False),
+    "vcs.skip_hooks": ("exec", True),
+}
+INTENT_NAMES: Final = frozenset(EFFECTS)
+
+
+class Finding(NamedTuple):
+    """What a program's table entry says: an intent's name, what it is about, and where that lies."""
+
+    name: str
+    target: str = ""
+    scope: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One effect of a call.
+
+    `name` is one of INTENT_NAMES; `effect` is read, write, delete, exec, net, privilege or persist; `target` is the
+    path, host or name it is about, with `...` where only the shell would know; `scope` is worktree, temp, home, root,
+    system, device, outside, remote, cloud or unknown; `program` is whose effect it is ("rm", "git", the tool's name);
+    `attributed_to` is the argument's path. `reversible` says whether the effect can be undone from what is left.
+    """
+
+    name: str
+    effect: str
+    target: str
+    scope: str
+    program: str
+    attributed_to: str
+    reversible: bool = True

@@ -1,0 +1,177 @@
+"""What a tool call would do: the intents of a shell command or of a file tool, for policies to match on.
+
+Pure and bounded: the same event gives the same intents, nothing on disk is looked at, and no input raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interlock.engine.analysis.builtins_table import BUILTINS
+from interlock.engine.analysis.effects import INTENT_NAMES, Finding, Intent
+from interlock.engine.analysis.interpreters import INTERPRETERS
+from interlock.engine.analysis.programs_cloud import CLOUD
+from interlock.engine.analysis.programs_data import DATA
+from interlock.engine.analysis.programs_files import FILES
+from interlock.engine.analysis.programs_net import NET, uploads
+from interlock.engine.analysis.programs_system import SYSTEM
+from interlock.engine.analysis.programs_vcs import VCS
+from interlock.engine.analysis.shell import parse
+from interlock.engine.analysis.shell_run import Call, Program, Tables, Walk
+from interlock.engine.analysis.values import Arg, without_marks
+from interlock.engine.analysis.wrappers import WRAPPERS
+from interlock.engine.event import SensorEvent
+
+__all__ = ["INTENT_NAMES", "SHELL_TOOLS", "Intent", "intents"]
+
+# Tools whose argument is a shell command, in lower case, without the `mcp__server__` before the name.
+SHELL_TOOLS: Final = frozenset({
+    "bash", "shell", "sh", "zsh", "terminal", "exec", "execute", "run", "run_shell_command", "run_command",
+    "execute_command", "exec_command", "run_terminal_cmd", "run_terminal_command", "run_in_terminal", "shell_command",
+    "local_shell", "container.exec", "bash_tool", "execute_bash", "execute_shell", "command", "unified_exec",
+        "run_bash",
+    "developer__shell", "shell_exec", "process", "run_script",
+})  # fmt: skip
+_COMMAND_ARGS: Final = ("command", "cmd", "commandline", "CommandLine", "script", "input", "code")
+_CWD_ARGS: Final = ("cwd", "workdir", "working_directory", "dir_path", "Cwd")
+_WRITE_TOOLS: Final = frozenset({
+    "write", "edit", "multiedit", "notebookedit", "write_file", "writefile", "create_file", "edit_file", "replace",
+    "str_replace_editor", "str_replace_based_edit_tool", "create", "insert", "update_file", "append_file", "save_file",
+    "str_replace", "apply_diff", "write_to_file", "replace_in_file", "multi_edit", "move_file", "copy_file",
+        "edit_notebook",
+})  # fmt: skip
+_DELETE_TOOLS: Final = frozenset({"delete", "delete_file", "remove_file", "delete_directory", "remove", "rm"})
+_READ_TOOLS: Final = frozenset(
+    {"read", "read_file", "readfile", "view", "cat", "open_file", "get_file_contents", "view_file"}
+)
+_PATH_ARGS: Final = (
+    "file_path",
+    "path",
+    "notebook_path",
+    "filename",
+    "file",
+    "target_file",
+    "absolute_path",
+    "filePath",
+    "destination",
+    "source",
+)
+_PATCH_LINE: Final = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+)$|^\+\+\+ b/(\S+)|^\*\*\* Move to: (.+)$", re.M)
+_MAX_PATHS: Final = 64
+
+
+def _chained(*tables: dict[str, Program]) -> dict[str, Program]:
+    """One table; a program that stands in several gets all their findings."""
+    merged: dict[str, list[Program]] = {}
+    for table in tables:
+        for name, program in table.items():
+            merged.setdefault(name, []).append(program)
+    return {name: programs[0] if len(programs) == 1 else _both(tuple(programs)) for name, programs in merged.items()}
+
+
+def _both(programs: tuple[Program, ...]) -> Program:
+    def program(walk: Walk, call: Call) -> Iterator[Finding]:
+        for one in programs:
+            yield from one(walk, call)
+
+    return program
+
+
+_BUCKETS: Final[dict[str, Program]] = dict.fromkeys(
+    ("aws", "gsutil", "rclone", "gcloud"), uploads(("cp", "mv", "sync", "copy", "rsync"))
+)
+_TABLES: Final = Tables(
+    handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
+    programs=_chained(FILES, VCS, NET, SYSTEM, CLOUD, DATA, _BUCKETS),
+)
+
+
+def intents(event: SensorEvent) -> tuple[Intent, ...]:
+    """What the call would do, in the order it would do it; () for a result and for tools that we do not know."""
+    if event.phase != "call":
+        return ()
+    name = re.sub(r"^mcp__.*?__", "", event.action.lower())
+    if name in SHELL_TOOLS or name.rpartition(".")[2] in SHELL_TOOLS:
+        return _of_command(event)
+    if name == "apply_patch":
+        return _of_patch(event)
+    kind = (
+        "write"
+        if name in _WRITE_TOOLS
+        else "delete"
+        if name in _DELETE_TOOLS
+        else "read"
+        if name in _READ_TOOLS
+        else ""
+    )
+    return _of_paths(event, kind) if kind else ()
+
+
+def _of_command(event: SensorEvent) -> tuple[Intent, ...]:
+    cwd = event.cwd or next((str(event.args[n]) for n in _CWD_ARGS if isinstance(event.args.get(n), str)), None)
+    for name in _COMMAND_ARGS:
+        value = event.args.get(name)
+        if isinstance(value, str):
+            return _command(value, cwd, name)
+        if isinstance(value, Sequence) and value and all(isinstance(v, str) for v in value):
+            return _argv(tuple(value), cwd, name)
+    return ()
+
+
+@functools.lru_cache(maxsize=256)
+def _command(command: str, cwd: str | None, attributed_to: str) -> tuple[Intent, ...]:
+    """Cached, because each rule of a policy asks again."""
+    walk = Walk(_TABLES, cwd, attributed_to)
+    walk.start(parse(command))
+    return tuple(walk.found)
+
+
+@functools.lru_cache(maxsize=64)
+def _argv(argv: tuple[str, ...], cwd: str | None, attributed_to: str) -> tuple[Intent, ...]:
+    if len(argv) == 1:
+        return _command(argv[0], cwd, attributed_to)
+    walk = Walk(_TABLES, cwd, attributed_to)
+    walk.start_argv([Arg(without_marks(a)) for a in argv])
+    return tuple(walk.found)
+
+
+def _of_paths(event: SensorEvent, kind: str) -> tuple[Intent, ...]:
+    """A file tool: each path among its arguments."""
+    if event.args.get("command") == "view":  # an editor tool that reads
+        kind = "read"
+    found: dict[Intent, None] = {}
+    for name in _PATH_ARGS:
+        value = event.args.get(name)
+        if isinstance(value, str) and value:
+            found.update(dict.fromkeys(_path(kind, value, event.cwd, name, event.action)))
+    return tuple(found)
+
+
+def _of_patch(event: SensorEvent) -> tuple[Intent, ...]:
+    found: dict[Intent, None] = {}
+    for name in ("input", "patch", "diff", "command"):
+        value = event.args.get(name)
+        text = value if isinstance(value, str) else ""
+        for m in list(_PATCH_LINE.finditer(text[: 1 << 20]))[:_MAX_PATHS]:
+            kind = "delete" if m.group(1) == "Delete" else "write"
+            path = m.group(2) or m.group(3) or m.group(4)
+            found.update(dict.fromkeys(_path(kind, path.strip(), event.cwd, name, event.action)))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _path(kind: str, path: str, cwd: str | None, attributed_to: str, program: str) -> tuple[Intent, ...]:
+    walk = Walk(_TABLES, cwd, attributed_to)
+    text = without_marks(path).replace("\\", "/")
+    arg = Arg("\x01" + text[1:] if text[:2] in ("~", "~/") else text)
+    if kind == "write":
+        walk.written(arg, program)
+    elif kind == "read":
+        walk.read(arg, program)
+    else:
+        for finding in _TABLES.programs["rm"](walk, Call("rm", (Arg("--"), arg), None, "rm")):
+            walk.emit(finding, program)
+    return tuple(walk.found)

@@ -1,0 +1,299 @@
+"""Programs that run code: shells, scripting languages, and tools with a small language of their own."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Final
+
+from interlock.engine.analysis.code_scan import scan
+from interlock.engine.analysis.effects import Finding
+from interlock.engine.analysis.options import split
+from interlock.engine.analysis.paths import join
+from interlock.engine.analysis.shell_run import Call, Handler, Walk
+from interlock.engine.analysis.values import UNKNOWN, UNKNOWN_ARG, Arg
+
+__all__ = ["INTERPRETERS"]
+
+_SHELLS: Final = ("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "mksh", "rbash", "csh", "tcsh", "pwsh")
+# language -> options whose value is code
+_LANGUAGES: Final[dict[str, tuple[str, ...]]] = {
+    "python": ("-c",), "python2": ("-c",), "python3": ("-c",), "pypy": ("-c",), "pypy3": ("-c",),
+    "perl": ("-e", "-E"), "ruby": ("-e",), "node": ("-e", "-p", "--eval", "--print"), "nodejs": ("-e", "-p"),
+    "bun": ("-e", "--eval"), "deno": ("eval",), "php": ("-r", "-B", "-E"), "lua": ("-e",), "luajit": ("-e",),
+    "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e",), "julia": ("-e",),
+    "tclsh": (), "expect": ("-c",), "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",),
+}  # fmt: skip
+_RUNTIME_VALUED: Final = {
+    "python": "WXm",
+    "python2": "WXm",
+    "python3": "WXm",
+    "perl": "IMmiFl0CDdx",
+    "ruby": "rIEFKWx",
+    "node": "rC",
+}
+
+
+def _shell(walk: Walk, call: Call) -> Arg | None:
+    """`sh -c code`, `sh file`, `sh -s`, and code on standard input."""
+    args = call.args
+    k, wants_code, from_stdin = 0, False, False
+    while k < len(args) and args[k].text[:1] in ("-", "+") and len(args[k].text) > 1:
+        text = args[k].text
+        k += 1
+        if text == "--":
+            break
+        if text.startswith("--"):
+            k += text in ("--rcfile", "--init-file")
+            wants_code = wants_code or text == "--command"
+            continue
+        wants_code = wants_code or "c" in text[1:]
+        from_stdin = from_stdin or "s" in text[1:]
+        k += text[-1] in ("o", "O")
+    if wants_code:
+        return _with_positional(walk, call, args[k], args[k + 2 :]) if k < len(args) else None
+    if k < len(args) and not from_stdin:
+        return _script(walk, call, args[k], args[k + 1 :])
+    return walk.code(call.stdin, call.program) if call.stdin is not None else None
+
+
+def _with_positional(walk: Walk, call: Call, code: Arg, rest: tuple[Arg, ...]) -> Arg:
+    saved, walk.env.positional = walk.env.positional, rest
+    stdin = call.stdin
+    out = walk.code(code, call.program, stdin)
+    walk.env.positional = saved
+    return out
+
+
+def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | None:
+    content = walk.files.get(join(walk.env.cwd, path.text))
+    if path.text in ("/dev/stdin", "-", "/proc/self/fd/0"):
+        content = call.stdin
+    if content is not None:
+        return _with_positional(walk, call, content, rest)
+    if path.taint in ("net", "decoded"):
+        walk.unreadable(path, call.program)
+    return UNKNOWN_ARG
+
+
+def _language(walk: Walk, call: Call) -> Arg | None:
+    name = call.program if call.program in _LANGUAGES else re.sub(r"[\d.]+$", "", call.program)
+    options = _LANGUAGES.get(name, ("-c", "-e"))
+    args = call.args
+    ran = False
+    for k, arg in enumerate(args):
+        if _is_code_option(arg.text, options) and k + 1 < len(args):
+            _inline(walk, args[k + 1], call.program)
+            ran = True
+        elif arg.text == "-m" and name.startswith(("python", "pypy")) and k + 1 < len(args):
+            return walk.execute(list(args[k + 1 :]), call.stdin, functions=False)
+        elif arg.text[:1] != "-" and not ran:
+            break
+    if not ran:
+        _file_or_stdin(walk, call, name)
+    return UNKNOWN_ARG
+
+
+def _is_code_option(text: str, options: tuple[str, ...]) -> bool:
+    """`-c`, or a cluster that ends in it (`-ne`)."""
+    if text in options:
+        return True
+    return len(text) > 2 and text[0] == "-" and text[1].isalpha() and text[1:].isalpha() and "-" + text[-1] in options
+
+
+def _file_or_stdin(walk: Walk, call: Call, name: str) -> None:
+    operands = split(call.args, _RUNTIME_VALUED.get(name, "")).operands
+    if operands and operands[0].text != "-":
+        content = walk.files.get(join(walk.env.cwd, operands[0].text))
+    else:
+        content = call.stdin
+    if content is not None:
+        _inline(walk, content, call.program)
+
+
+def _inline(walk: Walk, code: Arg, program: str) -> None:
+    """Code of a scripting language."""
+    if not code.text.strip(UNKNOWN + " \n\t"):
+        if code.text.strip() and (code.taint in ("net", "decoded")):
+            walk.unreadable(code, program)
+        return
+    walk.emit(Finding("exec.inline"), program)
+    walk.env.spend(len(code.text))
+    for act in scan(code.text):
+        args = [Arg(t, glob="*" in t) for t in act.texts]
+        if act.kind == "code":
+            walk.code(args[0], program)
+        elif act.kind == "argv":
+            walk.execute(args, None, functions=False)
+        elif act.kind in ("delete", "delete-tree"):
+            walk.execute(
+                [Arg("rm"), *([Arg("-r")] if act.kind == "delete-tree" else []), Arg("--"), *args],
+                None,
+                functions=False,
+            )
+        elif act.kind == "write":
+            walk.written(args[0], program)
+        elif act.kind == "read":
+            walk.read(args[0], program)
+        else:
+            walk.emit(Finding("exec.fork_bomb", program), program)
+
+
+def _osascript(walk: Walk, call: Call) -> Arg | None:
+    for arg in call.args:
+        for m in re.finditer(r'do shell script\s+"((?:[^"\\]|\\.)*)"', arg.text):
+            walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(1))), "osascript")
+    return UNKNOWN_ARG
+
+
+def _awk(walk: Walk, call: Call) -> Arg | None:
+    operands = split(call.args, "Fvf", ("--field-separator", "--assign", "--file")).operands
+    if not operands or not operands[0].known:
+        return None
+    program = operands[0].text
+    for m in re.finditer(
+        r'system\s*\(\s*"((?:[^"\\]|\\.)*)"(\s*\))?|\|\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
+        program,
+    ):
+        code = next(g for g in (m.group(1), m.group(3), m.group(4)) if g is not None)
+        code = re.sub(r"\\(.)", r"\1", code)
+        walk.code(Arg(code if m.group(1) is None or m.group(2) else code + UNKNOWN), "awk")
+    return None
+
+
+def _sed(walk: Walk, call: Call) -> Arg | None:
+    """sed's `e` command and `w` file."""
+    opts = split(call.args, "efl", ("--expression", "--file"))
+    scripts = [opts.values[o].text for o in ("-e", "--expression") if o in opts.values] or [
+        a.text for a in opts.operands[:1]
+    ]
+    for script in scripts:
+        for m in re.finditer(r"(?:^|[;\n{}])\s*(?:[\d$,~+!]|/(?:[^/\\\n]|\\.)*/)*\s*e\s+([^\n]+)", script):
+            walk.code(Arg(m.group(1)), "sed")
+        for m in re.finditer(r"(?:^|[;\n{}/])\s*[\d$,]*w\s+(/\S+)", script):
+            walk.written(Arg(m.group(1)), "sed")
+    return None
+
+
+def _editor(walk: Walk, call: Call) -> Arg | None:
+    """vim -c ':!cmd', +'!cmd'."""
+    values = [b for a, b in zip(call.args, call.args[1:], strict=False) if a.text in ("-c", "--cmd", "-S", "-s")]
+    values += [a._replace(text=a.text[1:]) for a in call.args if a.text.startswith("+")]
+    for value in values:
+        m = re.match(r":?\s*(?:silent!?\s+|exe(?:cute)?\s+['\"])?(?:r(?:ead)?\s*)?!(.+)", value.text, re.S)
+        if m:
+            walk.code(Arg(m.group(1)), call.program)
+        for n in re.finditer(r"system\(\s*(['\"])(.*?)\1", value.text):
+            walk.code(Arg(n.group(2)), call.program)
+    return None
+
+
+def _tar(walk: Walk, call: Call) -> Arg | None:
+    for arg in call.args:
+        m = re.match(
+            r"--(?:checkpoint-action=exec|to-command|use-compress-program|rsh-command|info-script|new-volume-script)=(.+)",
+            arg.text,
+            re.S,
+        )
+        if m:
+            walk.code(Arg(m.group(1)), "tar")
+    opts = split(call.args, "fCIXTbgF")
+    for option in ("-I", "-F"):
+        if option in opts.values and " " in opts.values[option].text:
+            walk.code(opts.values[option], "tar")
+    return None
+
+
+def _rsync(walk: Walk, call: Call) -> Arg | None:
+    value = split(call.args, "ef", ("--rsh", "--rsync-path")).values
+    for option in ("-e", "--rsh"):
+        if option in value and " " in value[option].text:
+            walk.code(value[option], "rsync")
+    return None
+
+
+_GIT_COMMANDS: Final = re.compile(
+    r"(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)|pager\.\w+|sequence\.editor|diff\.external"
+    r"|(?:diff|merge|filter|difftool|mergetool)\.[\w-]+\.(?:command|driver|textconv|smudge|clean|process|cmd)"
+    r"|credential\.helper|gpg\.program|alias\.([\w-]+))=(.*)",
+    re.I | re.S,
+)
+
+
+def _git(walk: Walk, call: Call) -> Arg | None:
+    """Commands that git itself would run: `-c core.pager=...`, an alias with `!`, `submodule foreach`, `bisect run`."""
+    args = call.args
+    for a, b in itertools.pairwise(args):
+        m = _GIT_COMMANDS.match(b.text) if a.text in ("-c", "--config-env") else None
+        if m:
+            _git_command(walk, m.group(2), bool(m.group(1)))
+    texts = [a.text for a in args]
+    for words in (["submodule", "foreach"], ["bisect", "run"], ["rebase", "--exec"], ["rebase", "-x"]):
+        if words[0] in texts and words[1] in texts:
+            rest = [a for a in args[texts.index(words[1]) + 1 :] if a.text not in ("--recursive", "-q", "--quiet")]
+            if words[0] == "rebase":
+                rest = rest[:1]
+            if rest:
+                walk.code(Arg(" ".join(a.text for a in rest)), "git")
+    if "config" in texts:
+        pair = [a.text for a in args[texts.index("config") + 1 :] if not a.text.startswith("-")]
+        m = _GIT_COMMANDS.match("=".join(pair[:2])) if len(pair) > 1 else None
+        if m:
+            _git_command(walk, m.group(2), bool(m.group(1)))
+    for flag in ("--upload-pack", "--receive-pack", "--exec", "-u"):
+        value = split(args, "", (flag,)).values.get(flag)
+        if value is not None and " " in value.text:
+            walk.code(value, "git")
+    return None
+
+
+def _git_command(walk: Walk, value: str, alias: bool) -> None:
+    if not alias:
+        walk.code(Arg(value), "git")
+    elif value.startswith("!"):
+        walk.code(Arg(value[1:]), "git")
+    else:
+        walk.code(Arg("git " + value), "git")
+
+
+def _psql(walk: Walk, call: Call) -> Arg | None:
+    """Shell escapes of database shells: `\\! cmd`, `.shell cmd`, `.system cmd`."""
+    texts = [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else [])
+    for text in texts:
+        for m in re.finditer(r"(?:^|\n)\s*(?:\\!|\.shell|\.system|system)\s+([^\n]+)", text):
+            walk.code(Arg(m.group(1)), call.program)
+    return None
+
+
+def _socat(walk: Walk, call: Call) -> Arg | None:
+    for arg in call.args:
+        m = re.match(r"(?:exec|system):([^,]+)", arg.text, re.I)
+        if m:
+            walk.code(Arg(m.group(1).strip("'\"")), "socat")
+    return None
+
+
+def _man(walk: Walk, call: Call) -> Arg | None:
+    value = split(call.args, "P", ("--pager",)).values
+    for option in ("-P", "--pager"):
+        if option in value:
+            walk.code(value[option], "man")
+    return None
+
+
+INTERPRETERS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(_SHELLS, _shell),
+    **dict.fromkeys(_LANGUAGES, _language),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "rvim"), _editor),
+    **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
+    "git": _git,
+    "gsed": _sed,
+    "gtar": _tar,
+    "man": _man,
+    "osascript": _osascript,
+    "rsync": _rsync,
+    "sed": _sed,
+    "socat": _socat,
+    "tar": _tar,
+}

@@ -1,0 +1,81 @@
+"""Splitting a program's arguments into flags, option values and operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from interlock.engine.analysis.values import Arg
+
+__all__ = ["Options", "split"]
+
+
+class Options(NamedTuple):
+    """`flags` holds "-x" and "--long" as given; `values` the last value of each option that takes one."""
+
+    flags: frozenset[str]
+    values: dict[str, Arg]
+    operands: tuple[Arg, ...]
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.flags for name in names)
+
+
+def split(args: Sequence[Arg], short: str = "", long: Sequence[str] = (), *, leading: bool = False) -> Options:
+    """Split `args`. `short` holds the letters and `long` the names ("--user") that take a value.
+
+    Options and operands mix as in GNU programs; with `leading` the first operand ends the options (as in wrappers).
+    """
+    flags: set[str] = set()
+    values: dict[str, Arg] = {}
+    operands: list[Arg] = []
+    i, n = 0, len(args)
+    while i < n:
+        text = args[i].text
+        i += 1
+        if text == "--":
+            operands.extend(args[i:])
+            break
+        if text.startswith("--"):
+            name, equals, value = text.partition("=")
+            flags.add(name)
+            if equals:
+                values[name] = args[i - 1]._replace(text=value)
+            elif name in long and i < n:
+                values[name] = args[i]
+                i += 1
+        elif len(text) > 1 and text[0] in "-" and not text[1:2].isspace():
+            i = _cluster(args, i, short, long, flags, values)
+        else:
+            operands.append(args[i - 1])
+            if leading:
+                operands.extend(args[i:])
+                break
+    return Options(frozenset(flags), values, tuple(operands))
+
+
+def _cluster(
+    args: Sequence[Arg], i: int, short: str, long: Sequence[str], flags: set[str], values: dict[str, Arg]
+) -> int:
+    """`-abc` or `-chdir=x`; returns the index of the next argument."""
+    arg = args[i - 1]
+    name, equals, value = arg.text.partition("=")
+    if name in long:
+        flags.add(name)
+        if not equals and i < len(args):
+            values[name] = args[i]
+            return i + 1
+        values[name] = arg._replace(text=value)
+        return i
+    flags.add(arg.text)
+    for k, letter in enumerate(arg.text[1:], 2):
+        flags.add("-" + letter)
+        if letter in short:
+            rest = arg.text[k:]
+            if rest:
+                values["-" + letter] = arg._replace(text=rest)
+            elif i < len(args):
+                values["-" + letter] = args[i]
+                return i + 1
+            return i
+    return i

@@ -1,0 +1,184 @@
+"""What a command would print, where its text already says so: echo, printf, cat of a here-document, base64 -d ..."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from interlock.engine.analysis.options import split
+from interlock.engine.analysis.shell_words import ansi_c
+from interlock.engine.analysis.values import EMPTY, UNKNOWN, Arg, without_marks
+
+__all__ = ["printed"]
+
+_FORMAT: Final = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
+_MAX: Final = 64 * 1024
+_DOWNLOADERS: Final = frozenset({"curl", "wget", "http", "https", "fetch", "aria2c", "lynx", "xh", "ftp", "w3m", "iwr"})
+_PASSES: Final = frozenset({"cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat"})
+_FILTERS: Final = frozenset({"sed", "awk", "gawk", "mawk", "tr", "cut", "grep", "egrep", "rg", "jq", "perl", "python3"})
+_DECODERS: Final = frozenset(
+    {
+        "base64",
+        "base32",
+        "basenc",
+        "xxd",
+        "openssl",
+        "gpg",
+        "rev",
+        "gunzip",
+        "zcat",
+        "uudecode",
+        "bzcat",
+        "xzcat",
+        "gzip",
+    }
+)
+
+
+def printed(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """The standard output as far as it is known; UNKNOWN with a taint where only its origin is."""
+    maker = _MAKERS.get(program)
+    if maker is not None:
+        return maker(args, stdin)
+    if program in _DOWNLOADERS:
+        return Arg(UNKNOWN, taint="net")
+    if program in _DECODERS:
+        return _decoded(program, args, stdin)
+    if program in _PASSES:
+        return _passed(args, stdin)
+    taint = stdin.taint if stdin is not None else ""
+    if not taint and program in _FILTERS and stdin is not None and stdin.known:
+        taint = "text"
+    return Arg(UNKNOWN, taint=taint)
+
+
+def _echo(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    words, escapes, newline = list(args), False, True
+    while words and re.fullmatch(r"-[neE]+", words[0].text):
+        flag = words.pop(0).text
+        escapes = escapes or "e" in flag
+        newline = newline and "n" not in flag
+    text = " ".join(w.text for w in words)
+    taint = next((w.taint for w in words if w.taint), "")
+    return Arg((ansi_c(text) if escapes else text) + ("\n" if newline else ""), taint=taint)
+
+
+def _printf(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    words = list(args)
+    if words and words[0].text == "--":
+        words.pop(0)
+    if len(words) > 1 and words[0].text == "-v":
+        return EMPTY
+    if not words:
+        return EMPTY
+    form, values = ansi_c(words[0].text), words[1:]
+    taint = next((w.taint for w in words if w.taint), "")
+    pieces: list[str] = []
+    total = 0
+    while True:
+        before = len(values)
+        piece = _FORMAT.sub(lambda m: _formatted(m.group(), values), form)
+        pieces.append(piece)
+        total += len(piece)
+        if not values or len(values) == before or total > _MAX:
+            break
+    return Arg("".join(pieces)[:_MAX], taint=taint)
+
+
+def _formatted(spec: str, values: list[Arg]) -> str:
+    if spec == "%%":
+        return "%"
+    value = values.pop(0).text if values else ""
+    return ansi_c(value) if spec[-1] == "b" else value
+
+
+def _passed(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """cat and its like: the input, where no file is named."""
+    files = [a for a in args if not a.text.startswith("-") and not a.text.isdigit()]
+    if stdin is not None and (not files or any(a.text == "-" for a in args)):
+        return stdin
+    if stdin is not None and stdin.taint:  # tee, or a file that does not matter
+        return stdin
+    return Arg(UNKNOWN, taint="file")
+
+
+def _decoded(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    opts = split(args, "wi")
+    decodes = program in ("rev", "gunzip", "zcat", "uudecode", "gpg", "bzcat", "xzcat") or opts.has(
+        "-d", "-D", "--decode", "-r", "--reverse", "--decompress"
+    )
+    if not decodes:
+        return Arg(UNKNOWN, taint=stdin.taint if stdin is not None else "file")
+    if stdin is None or not stdin.known:
+        net = stdin is not None and stdin.taint == "net"
+        return Arg(UNKNOWN, taint="net" if net else "decoded")
+    text = _plain(program, stdin.text)
+    return Arg(UNKNOWN, taint="decoded") if text is None else Arg(text, taint=stdin.taint)
+
+
+def _plain(program: str, text: str) -> str | None:
+    """The decoded text, None where it is not decoded here."""
+    compact = "".join(text.split())
+    try:
+        if program in ("base64", "openssl"):
+            data = base64.b64decode(compact + "=" * (-len(compact) % 4))
+        elif program == "base32":
+            data = base64.b32decode(compact)
+        elif program == "xxd":
+            data = bytes.fromhex(compact)
+        elif program == "rev":
+            return "\n".join(line[::-1] for line in text.split("\n"))
+        else:
+            return None
+    except (ValueError, binascii.Error):
+        return None
+    return without_marks(data.decode("utf-8", "replace"))
+
+
+def _mktemp(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return Arg("/tmp/" + UNKNOWN)  # noqa: S108 - a text that is judged, no file
+
+
+def _pwd(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return Arg(".")
+
+
+def _find(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """The roots of a search, each with an unknown below; "filtered" where the search was narrowed."""
+    roots: list[Arg] = []
+    for arg in args:
+        if arg.text[:1] in ("-", "(", "!"):
+            break
+        roots.append(arg)
+    names = [a.text for a in args[len(roots) :]]
+    narrowed = any(
+        n.startswith("-")
+        and n not in ("-name", "-print0", "-print", "-type", "-depth", "-delete", "-maxdepth", "-mindepth")
+        for n in names
+    ) or any(a == "-name" and b not in ("*", ".*", "*.*") for a, b in itertools.pairwise(names))
+    texts = [r.text.rstrip("/") + "/" + UNKNOWN for r in roots] or ["./" + UNKNOWN]
+    return Arg("\n".join(texts) + "\n", taint="filtered" if narrowed else "found")
+
+
+def _ls(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return Arg(UNKNOWN, taint="found")
+
+
+def _nothing(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return EMPTY
+
+
+def _which(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    names = [a for a in args if not a.text.startswith("-")]
+    return Arg(names[0].text if names else "")
+
+
+_MAKERS: Final[dict[str, Callable[[Sequence[Arg], Arg | None], Arg]]] = {
+    "echo": _echo, "printf": _printf, "mktemp": _mktemp, "pwd": _pwd, "find": _find, "fd": _ls, "ls": _ls,
+    "which": _which, "true": _nothing, "false": _nothing, ":": _nothing, "cd": _nothing, "export": _nothing,
+    "sleep": _nothing, "mkdir": _nothing, "rm": _nothing,
+}  # fmt: skip

@@ -1,0 +1,360 @@
+"""From words to arguments: braces, parameters, substitutions, splitting, tildes; unknown parts are marked, not guessed.
+
+The values come from an `Environment`: the assignments seen so far in the same text and a few that every shell has.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from interlock.engine.analysis.shell_tree import Arith, Array, Lit, Part, Proc, Script, Sub, Var, Word
+from interlock.engine.analysis.values import EMPTY, HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
+
+__all__ = ["MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "braces"]
+
+MAX_FIELDS: Final = 256  # words that one brace expansion may give
+MAX_VALUE: Final = 64 * 1024  # characters of one value
+_GLOB: Final = re.compile(r"[*?\[]")
+_SEQUENCE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,4}))?$")
+_SLICE: Final = re.compile(r"\s*(-?\d{1,9})\s*(?::\s*(-?\d{1,9}))?\s*$")
+_REAL_HOME: Final = "/home/user"  # stands for the home directory where a part of its text is taken
+_DEFAULTS: Final[dict[str, Arg]] = {
+    "HOME": Arg(HOME), "IFS": Arg(" \t\n"), "PATH": Arg("/usr/local/bin:/usr/bin:/bin"), "SHELL": Arg("/bin/bash"),
+    "TMPDIR": Arg("/tmp"),  # noqa: S108 - a text that is judged, no file
+    "0": Arg(SELF), "BASH": Arg("/bin/bash"),
+}  # fmt: skip
+
+
+class Exhausted(Exception):
+    """The bounds of one analysis are used up; caught where the analysis starts."""
+
+
+class Environment:
+    """Variables, positional parameters, and what the walk may still use."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, tuple[Arg, ...]] = {}
+        self.positional: tuple[Arg, ...] = ()
+        self.cwd = ""
+        self.chars = 4 * 1024 * 1024
+
+    def get(self, name: str) -> tuple[Arg, ...] | None:
+        """The value's elements (one for a plain variable), None where nothing is known."""
+        if name in ("@", "*"):
+            return self.positional
+        if name == "PWD":
+            return (Arg(self.cwd),)
+        found = self.values.get(name)
+        if found is not None:
+            return found
+        if name.isdigit() and name != "0":
+            return (self.positional[int(name) - 1],) if int(name) <= len(self.positional) else None
+        default = _DEFAULTS.get(name)
+        if default is not None:
+            return (default,)
+        base, bracket, index = name.partition("[")
+        return self._element(base, index[:-1]) if bracket else None
+
+    def _element(self, base: str, index: str) -> tuple[Arg, ...] | None:
+        elements = self.get(base) if base else None
+        if elements is None or index in ("@", "*"):
+            return elements
+        if index.isdigit() and int(index) < len(elements):
+            return (elements[int(index)],)
+        return None
+
+    def set(self, name: str, value: tuple[Arg, ...]) -> None:
+        if len(self.values) < 500 or name in self.values:
+            self.values[name] = value
+
+    def spend(self, chars: int) -> None:
+        self.chars -= chars
+        if self.chars < 0:
+            raise Exhausted("too long")
+
+
+class Runner(Protocol):
+    """Who runs the scripts inside words."""
+
+    def substitute(self, script: Script) -> Arg: ...
+    def process(self, script: Script, writes: bool) -> Arg: ...
+
+
+class Expander:
+    """Expands words in one environment."""
+
+    def __init__(self, env: Environment, runner: Runner) -> None:
+        self.env = env
+        self.runner = runner
+
+    def words(self, words: tuple[Word, ...]) -> list[Arg]:
+        """All fields of all words, as the arguments of a command."""
+        found: list[Arg] = []
+        for word in words:
+            if len(word) == 1 and isinstance(word[0], Lit):  # the common case, without any expansion
+                lit = word[0]
+                if lit.quoted or not ("{" in lit.text or lit.text[0] == "~"):
+                    found.append(Arg(lit.text, not lit.quoted and bool(_GLOB.search(lit.text))))
+                    continue
+            for one in braces(word):
+                found.extend(self.fields(one))
+        return found
+
+    def single(self, word: Word) -> Arg:
+        """A word's value without splitting, as in an assignment or a redirection."""
+        fields = self._fields(word, split=False)
+        return fields[0] if fields else EMPTY
+
+    def fields(self, word: Word) -> list[Arg]:
+        return self._fields(word, split=True)
+
+    def _fields(self, word: Word, *, split: bool) -> list[Arg]:
+        builder = _Builder()
+        for index, part in enumerate(word):
+            if isinstance(part, Lit):
+                text = part.text
+                if index == 0 and not part.quoted and text[:1] == "~":
+                    text = _tilde(text)
+                builder.add(text, glob=not part.quoted, quoted=part.quoted)
+            elif isinstance(part, Array):
+                for arg in self.words(part.words):
+                    builder.add_field(arg)
+            else:
+                self._expanded(builder, part, split)
+        fields = builder.done()
+        self.env.spend(sum(len(f.text) + 8 for f in fields))
+        return fields
+
+    def _expanded(self, builder: _Builder, part: Part, split: bool) -> None:
+        values, quoted = self._value(part)
+        if not values:
+            return
+        if len(values) > 1 and (split or not quoted):
+            for k, arg in enumerate(values):
+                if k:
+                    builder.break_field()
+                builder.add(arg.text, glob=not quoted, quoted=True, taint=arg.taint)
+            return
+        text = " ".join(v.text for v in values)
+        taint = next((v.taint for v in values if v.taint), "")
+        if quoted or not split:
+            builder.add(text, glob=False, quoted=True, taint=taint)
+        else:
+            separators = (self.env.get("IFS") or (EMPTY,))[0].text
+            builder.add_split(text, separators, taint)
+
+    def _value(self, part: Part) -> tuple[tuple[Arg, ...], bool]:
+        """The part's elements and whether it stood in quotes."""
+        if isinstance(part, Sub):
+            out = self.runner.substitute(part.script)
+            return ((out._replace(text=out.text.rstrip("\n")),), part.quoted)
+        if isinstance(part, Proc):
+            return ((self.runner.process(part.script, part.writes),), True)
+        if isinstance(part, Arith):
+            self.single(part.inner)
+            return ((UNKNOWN_ARG,), True)
+        assert isinstance(part, Var)  # Lit and Array are handled by the caller
+        return (self._parameter(part), part.quoted)
+
+    def _parameter(self, var: Var) -> tuple[Arg, ...]:
+        known = self.env.get(var.name) if var.name else None
+        op = var.op
+        if not op:
+            return known if known is not None else (UNKNOWN_ARG,)
+        operand = self.single(var.arg) if op != ":" else EMPTY
+        if op == "len":
+            return (UNKNOWN_ARG,)
+        if op == "!":
+            target = known[0].text if known else ""
+            return (self.env.get(target) if target else None) or (UNKNOWN_ARG,)
+        if op.lstrip(":") in ("-", "=", "?", "+") and op != ":":
+            return self._default(var.name, known, op, operand)
+        if known is None:
+            return (UNKNOWN_ARG,)
+        return tuple(_changed(arg, op, operand.text, var.arg) for arg in known)
+
+    def _default(self, name: str, known: tuple[Arg, ...] | None, op: str, operand: Arg) -> tuple[Arg, ...]:
+        kind = op[-1]
+        full = known is not None and (not op.startswith(":") or any(a.text for a in known))
+        if kind == "+":
+            return (operand,) if full or known is None else (EMPTY,)
+        if full:
+            assert known is not None  # by `full`
+            return known
+        if kind == "=":
+            self.env.set(name, (operand,))
+        return (UNKNOWN_ARG,) if kind == "?" else (operand,)
+
+
+def _changed(arg: Arg, op: str, operand: str, word: Word) -> Arg:
+    """The value after `${x#p}`, `${x%p}`, `${x/p/r}`, `${x:o:l}`, `${x^^}`, `${x,,}`."""
+    text = arg.text.replace(HOME, _REAL_HOME)
+    if UNKNOWN in text or UNKNOWN in operand:
+        return Arg(UNKNOWN, arg.glob, arg.taint)
+    if op == ":":
+        m = _SLICE.match("".join(p.text for p in word if isinstance(p, Lit)))
+        return arg._replace(text=_sliced(text, m)) if m else Arg(UNKNOWN, arg.glob, arg.taint)
+    if op in ("^^", "^", ",,", ","):
+        change = str.upper if op[0] == "^" else str.lower
+        return arg._replace(text=change(text) if len(op) == 2 else change(text[:1]) + text[1:])
+    if op in ("/", "//"):
+        pattern, _, new = operand.partition("/")
+        if not pattern or _GLOB.search(pattern):
+            return Arg(UNKNOWN, arg.glob, arg.taint)
+        return arg._replace(text=text.replace(pattern, new, 1 if op == "/" else -1)[:MAX_VALUE])
+    if op in ("#", "##", "%", "%%"):
+        return arg._replace(text=_trimmed(text, op, operand))
+    return arg
+
+
+def _sliced(text: str, m: re.Match[str]) -> str:
+    start = int(m.group(1))
+    start = max(len(text) + start, 0) if start < 0 else start
+    if m.group(2) is None:
+        return text[start:]
+    length = int(m.group(2))
+    return text[start : start + length] if length >= 0 else text[start : len(text) + length]
+
+
+def _trimmed(text: str, op: str, pattern: str) -> str:
+    """Remove the shortest (`#`, `%`) or longest match of a glob from one end; long texts are only tried literally."""
+    if not _GLOB.search(pattern) or len(text) > 512:
+        return text.removeprefix(pattern) if op[0] == "#" else text.removesuffix(pattern)
+    cuts = range(len(text) + 1) if (op in ("#", "%%")) else range(len(text), -1, -1)
+    for cut in cuts:
+        piece = text[:cut] if op[0] == "#" else text[cut:]
+        if fnmatch.fnmatchcase(piece, pattern):
+            return text[cut:] if op[0] == "#" else text[:cut]
+    return text
+
+
+def _tilde(text: str) -> str:
+    name, slash, rest = text[1:].partition("/")
+    if name == "":
+        return HOME + slash + rest
+    if name in ("+", "-") or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+        return text if name not in ("+", "-") else UNKNOWN + slash + rest
+    return f"/home/{name}{slash}{rest}" if name != "root" else f"/root{slash}{rest}"
+
+
+class _Builder:
+    """Collects pieces into fields."""
+
+    def __init__(self) -> None:
+        self.fields: list[Arg] = []
+        self.pieces: list[str] = []
+        self.glob = False
+        self.taint = ""
+        self.open = False
+
+    def add(self, text: str, *, glob: bool, quoted: bool, taint: str = "") -> None:
+        self.pieces.append(text)
+        self.glob = self.glob or (glob and bool(_GLOB.search(text)))
+        self.taint = self.taint or taint
+        self.open = self.open or quoted or bool(text)
+
+    def add_field(self, arg: Arg) -> None:
+        self.break_field()
+        self.fields.append(arg)
+
+    def add_split(self, text: str, separators: str, taint: str) -> None:
+        if text == separators:  # `$IFS` itself
+            self.break_field()
+            return
+        piece_start = 0
+        for k, c in enumerate(text):
+            if c in separators:
+                self._piece(text[piece_start:k], taint)
+                self.break_field()
+                piece_start = k + 1
+        self._piece(text[piece_start:], taint)
+
+    def _piece(self, text: str, taint: str) -> None:
+        if text:
+            self.add(text, glob=True, quoted=False, taint=taint)
+
+    def break_field(self) -> None:
+        if self.open:
+            self.fields.append(Arg("".join(self.pieces)[:MAX_VALUE], self.glob, self.taint))
+        self.pieces, self.glob, self.taint, self.open = [], False, "", False
+
+    def done(self) -> list[Arg]:
+        self.break_field()
+        return self.fields
+
+
+# -- braces --------------------------------------------------------------------------------------------------------
+
+
+def braces(word: Word) -> list[Word]:
+    """The words that `{a,b}` and `{1..3}` give; a word with more than MAX_FIELDS results stays as it is."""
+    if not any(isinstance(p, Lit) and not p.quoted and "{" in p.text for p in word):
+        return [word]
+    found = _brace_list(list(_tokens(word)))
+    return found if len(found) <= MAX_FIELDS else [word]
+
+
+def _tokens(word: Word) -> Iterator[Part | str]:
+    """Parts, with unquoted `{`, `,`, `}` as strings of their own."""
+    for part in word:
+        if isinstance(part, Lit) and not part.quoted:
+            for piece in re.split(r"([{},])", part.text):
+                if piece in ("{", ",", "}"):
+                    yield piece
+                elif piece:
+                    yield Lit(piece, False)
+        else:
+            yield part
+
+
+def _brace_list(tokens: list[Part | str]) -> list[Word]:
+    """Expand from the left with an explicit stack: each open brace holds its finished alternatives."""
+    stack: list[tuple[list[Word], list[Word]]] = []  # (what stood before the brace, finished alternatives)
+    current: list[Word] = [()]
+    for piece in tokens:
+        if piece == "{":
+            stack.append((current, []))
+            current = [()]
+        elif piece == "," and stack:
+            stack[-1][1].extend(current)
+            current = [()]
+        elif piece == "}" and stack:
+            before, alternatives = stack.pop()
+            inner = _sequence(current) if not alternatives else [*alternatives, *current]
+            if inner is None:
+                inner = [(Lit("{", True), *w, Lit("}", True)) for w in current]
+            current = _product(before, inner)
+        else:
+            part = Lit(piece, True) if isinstance(piece, str) else piece
+            current = [(*w, part) for w in current]
+        if len(current) > MAX_FIELDS or sum(len(a) for _, a in stack) > MAX_FIELDS:
+            return [()] * (MAX_FIELDS + 1)
+    return current if not stack else [()] * (MAX_FIELDS + 1)  # braces that nothing closed are text
+
+
+def _product(left: list[Word], right: list[Word]) -> list[Word]:
+    if len(left) * len(right) > MAX_FIELDS:
+        return [()] * (MAX_FIELDS + 1)
+    return [(*a, *b) for a in left for b in right]
+
+
+def _sequence(words: list[Word]) -> list[Word] | None:
+    """The members of `{a..b}`, None where the braces are text."""
+    if len(words) != 1 or len(words[0]) != 1:
+        return None
+    only = words[0][0]
+    m = _SEQUENCE.match(only.text) if isinstance(only, Lit) else None
+    if not m:
+        return None
+    first, last, letters = m.group(1), m.group(2), m.group(1).isalpha()
+    if letters != m.group(2).isalpha():
+        return None
+    a, b = (ord(first), ord(last)) if letters else (int(first), int(last))
+    step = max(abs(int(m.group(3) or 1)), 1)
+    if abs(b - a) // step > MAX_FIELDS:
+        return [(Lit(first, True),), (Lit(last, True),)]
+    numbers = range(a, b + 1, step) if a <= b else range(a, b - 1, -step)
+    return [(Lit(chr(k) if letters else str(k), True),) for k in numbers]

@@ -1,0 +1,386 @@
+"""Programs that run the command in their arguments, as data: which options take a value, what stands before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from interlock.engine.analysis.effects import Finding
+from interlock.engine.analysis.options import Options, split
+from interlock.engine.analysis.outputs import printed
+from interlock.engine.analysis.shell_run import Call, Handler, Walk
+from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg
+
+__all__ = ["WRAPPERS"]
+
+
+class Wrapper(NamedTuple):
+    """`short`, `long`: options with a value. `skip`: operands before the command. `assigns`: `A=1` may stand before it.
+
+    `words`: subcommands that must come first (`uv run`). `code`: options whose value is shell code. `joined`: the
+    command's words are joined and read by a shell. `finding`: an intent of the wrapper itself.
+    """
+
+    short: str = ""
+    long: Sequence[str] = ()
+    skip: int = 0
+    assigns: bool = False
+    words: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    joined: bool = False
+    finding: str = ""
+    shells: tuple[str, ...] = ()  # options that start a shell
+    remote: bool = False
+
+
+_SUDO_LONG: Final = (
+    "--user",
+    "--group",
+    "--host",
+    "--prompt",
+    "--chdir",
+    "--chroot",
+    "--role",
+    "--type",
+    "--close-from",
+    "--other-user",
+    "--command-timeout",
+)
+_DOCKER_LONG: Final = (
+    "--name", "--volume", "--mount", "--env", "--env-file", "--network", "--net", "--publish", "--user", "--workdir",
+    "--entrypoint", "--hostname", "--label", "--memory", "--cpus", "--pid", "--ipc", "--gpus", "--device", "--cap-add",
+    "--cap-drop", "--security-opt", "--restart", "--platform", "--add-host", "--dns", "--tmpfs", "--shm-size",
+        "--ulimit",
+    "--userns", "--uts", "--log-driver", "--link", "--runtime", "--pull", "--volumes-from", "--ip", "--mac-address",
+    "--context", "--host", "--config", "--log-level", "--file", "--project-name", "--profile", "--index",
+        "--detach-keys",
+)  # fmt: skip
+_KUBE_LONG: Final = (
+    "--namespace",
+    "--context",
+    "--container",
+    "--kubeconfig",
+    "--cluster",
+    "--user",
+    "--server",
+    "--token",
+    "--filename",
+)
+
+_TABLE: Final[dict[str, Wrapper]] = {
+    "asdf": Wrapper(words=("exec",)),
+    "aws-vault": Wrapper(words=("exec",), skip=1),
+    "bundle": Wrapper(words=("exec",)),
+    "bunx": Wrapper(),
+    "busybox": Wrapper(),
+    "caffeinate": Wrapper("tw"),
+    "cgexec": Wrapper("g"),
+    "chronic": Wrapper(),
+    "chroot": Wrapper(long=("--userspec", "--groups"), skip=1),
+    "chrt": Wrapper("TPD", skip=1),
+    "conda": Wrapper("np", ("--name", "--prefix"), words=("run",)),
+    "coproc": Wrapper(),
+    "cpulimit": Wrapper("lpeP"),
+    "dbus-run-session": Wrapper(),
+    "direnv": Wrapper(words=("exec",), skip=1),
+    "doas": Wrapper("uC", finding="privilege.escalate", shells=("-s",), assigns=True),
+    "dotenv": Wrapper("fe"),
+    "env": Wrapper("uCSP", ("--unset", "--chdir", "--split-string", "--argv0"), assigns=True, code=("-S",
+        "--split-string")),
+    "entr": Wrapper(),
+    "fakechroot": Wrapper(),
+    "fakeroot": Wrapper("lsibu"),
+    "firejail": Wrapper(),
+    "flock": Wrapper("wE", ("--timeout", "--wait", "--conflict-exit-code", "--command"), 1, code=("-c", "--command")),
+    "gosu": Wrapper(skip=1),
+    "heroku": Wrapper("a", ("--app",), words=("run",), remote=True),
+    "hyperfine": Wrapper("wmrMpScn", ("--warmup", "--min-runs", "--max-runs", "--runs", "--prepare", "--export-json",
+        "--export-markdown"), code=("-p", "--prepare", "-S"), joined=True),
+    "ionice": Wrapper("cnpPu", ("--class", "--classdata")),
+    "ltrace": Wrapper("eopsnu"),
+    "mise": Wrapper(words=("exec",)),
+    "nice": Wrapper("n", ("--adjustment",)),
+    "nix-shell": Wrapper("pIA", code=("--run", "--command"), long=("--run", "--command"), words=("",)),
+    "nocorrect": Wrapper(),
+    "noglob": Wrapper(),
+    "nohup": Wrapper(),
+    "nsenter": Wrapper("tSG", ("--target",), finding="container.privileged"),
+    "numactl": Wrapper("NmCip"),
+    "npx": Wrapper("pc", ("--package", "--call"), code=("-c", "--call")),
+    "perf": Wrapper("eopC", words=("stat", "record")),
+    "pipenv": Wrapper(words=("run",)),
+    "pipx": Wrapper(long=("--spec", "--python"), words=("run",)),
+    "pkexec": Wrapper(long=("--user",), finding="privilege.escalate"),
+    "pnpm": Wrapper("C", words=("exec", "dlx")),
+    "poetry": Wrapper("C", words=("run",)),
+    "prlimit": Wrapper("p"),
+    "proot": Wrapper("rbwqk"),
+    "proxychains": Wrapper("f"),
+    "proxychains4": Wrapper("f"),
+    "rbenv": Wrapper(words=("exec",)),
+    "rlwrap": Wrapper("abcCDefFgHlmMNopPqrsSt"),
+    "runuser": Wrapper("ucgGs", ("--user", "--command", "--group", "--shell"), code=("-c", "--command"),
+        finding="privilege.escalate"),
+    "rye": Wrapper(words=("run",)),
+    "script": Wrapper("cEIoOT", ("--command",), 1, code=("-c", "--command")),
+    "setarch": Wrapper(skip=1),
+    "setpriv": Wrapper(long=("--reuid", "--regid", "--groups", "--init-groups")),
+    "setsid": Wrapper(),
+    "sg": Wrapper("c", skip=1, code=("-c",)),
+    "sshpass": Wrapper("pfdP"),
+    "start-stop-daemon": Wrapper("xpuanc", ("--exec", "--startas", "--pidfile", "--user"), words=("",),
+        code=("--exec", "-x", "--startas", "-a")),
+    "stdbuf": Wrapper("ioe", ("--input", "--output", "--error")),
+    "strace": Wrapper("eopsPuEaIOSXb"),
+    "su": Wrapper("cgsGwT", ("--command", "--shell", "--group"), words=("",), code=("-c", "--command"),
+        finding="privilege.escalate"),
+    "sudo": Wrapper("ugpCThrtUDR", _SUDO_LONG, assigns=True, finding="privilege.escalate", shells=("-s", "-i",
+        "--shell", "--login")),
+    "systemd-inhibit": Wrapper(long=("--what", "--who", "--why", "--mode")),
+    "systemd-run": Wrapper("uptHME", ("--unit", "--property", "--slice", "--uid", "--gid", "--setenv")),
+    "taskset": Wrapper("p", skip=1),
+    "time": Wrapper("fo", ("--format", "--output")),
+    "timeout": Wrapper("ks", ("--kill-after", "--signal"), 1),
+    "torify": Wrapper(),
+    "torsocks": Wrapper(),
+    "toybox": Wrapper(),
+    "ts-node": Wrapper(words=("",)),
+    "unbuffer": Wrapper(),
+    "unshare": Wrapper("SGRw", ("--root", "--wd", "--setuid", "--setgid")),
+    "uv": Wrapper("p", ("--with", "--python", "--directory", "--project", "--extra", "--group"), words=("run",)),
+    "uvx": Wrapper(long=("--from", "--with", "--python")),
+    "valgrind": Wrapper(),
+    "watch": Wrapper("nid", ("--interval",), joined=True),
+    "xvfb-run": Wrapper("nsefpw", ("--server-num", "--server-args")),
+    "yarn": Wrapper(words=("exec", "dlx")),
+}  # fmt: skip
+_DURATION: Final = re.compile(r"-\d+$")
+
+
+def _wrapped(walk: Walk, call: Call) -> Arg | None:
+    spec = _TABLE[call.program] if call.program in _TABLE else _TABLE[re.sub(r"[\d.]+$", "", call.program)]
+    args = call.args
+    if spec.words:
+        args = _after_words(args, spec)
+    opts = split(args, spec.short, spec.long, leading=spec.words != ("",))
+    for option in spec.code:
+        if option in opts.values:
+            code = opts.values[option]
+            if option in ("-S", "--split-string") and call.program == "env":
+                code = code._replace(text=" ".join([code.text, *(a.text for a in opts.operands)]))
+            return walk.code(code, call.program, call.stdin)
+    rest = list(opts.operands[spec.skip :])
+    while spec.assigns and rest and re.match(r"[A-Za-z_]\w*=", rest[0].text):
+        _assign(walk, rest.pop(0))
+    if rest and rest[0].text == "--":
+        rest.pop(0)
+    _own_finding(walk, call, spec, opts, rest)
+    if not rest or spec.words == ("",):
+        return None
+    if spec.joined:
+        return walk.code(Arg(" ".join(a.text for a in rest)), call.program, call.stdin)
+    return walk.execute(rest, call.stdin, functions=False)
+
+
+def _after_words(args: tuple[Arg, ...], spec: Wrapper) -> tuple[Arg, ...]:
+    """What follows the subcommand; nothing where another subcommand stands."""
+    if spec.words == ("",):
+        return args
+    before = split(args, spec.short, spec.long, leading=True).operands
+    return before[1:] if before and before[0].text in spec.words else ()
+
+
+def _assign(walk: Walk, arg: Arg) -> None:
+    name, _, value = arg.text.partition("=")
+    walk.env.set(name, (arg._replace(text=value),))
+    handler = walk.tables.handlers.get("=" + name)
+    if handler is not None:
+        handler(walk, Call(name, (arg._replace(text=value),), None, name))
+
+
+def _own_finding(walk: Walk, call: Call, spec: Wrapper, opts: Options, rest: list[Arg]) -> None:
+    if not spec.finding or opts.has("--help", "--version", "-V", "-l", "-v", "-k", "-K"):
+        return
+    walk.emit(Finding(spec.finding, rest[0].text if rest else "", "system"), call.program)
+    if (not rest and opts.has(*spec.shells)) or (call.program == "su" and "-c" not in opts.values):
+        walk.emit(Finding("privilege.shell", "", "system"), call.program)
+    elif rest and rest[0].text.rpartition("/")[2] in ("su", "bash", "sh", "zsh", "fish", "dash") and len(rest) == 1:
+        walk.emit(Finding("privilege.shell", rest[0].text, "system"), call.program)
+
+
+# -- xargs, parallel, find -exec ------------------------------------------------------------------------------------
+
+
+def _xargs(walk: Walk, call: Call) -> Arg | None:
+    opts = split(
+        call.args, "aEILndPsJR", ("--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-chars"), leading=True
+    )
+    command = list(opts.operands) or [Arg("echo")]
+    items = _items(call.stdin, opts.values.get("-d") or opts.values.get("--delimiter"))
+    holder = opts.values.get("-I") or opts.values.get("-J") or opts.values.get("--replace")
+    mark = holder.text if holder is not None else "{}" if opts.has("-i", "--replace") else ""
+    return walk.execute(_filled(command, items, mark), UNKNOWN_ARG, functions=False)
+
+
+def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
+    if stdin is None or not stdin.text.strip():
+        return [Arg(UNKNOWN, taint=stdin.taint if stdin is not None else "")]
+    pieces = stdin.text.split(delimiter.text) if delimiter is not None and delimiter.text else stdin.text.split()
+    return [Arg(p.strip("\n"), taint=stdin.taint) for p in pieces[:64]]
+
+
+def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
+    """The command with the items at its end, or in the place of `mark`."""
+    if not mark:
+        return [*command, *items]
+    found: list[Arg] = []
+    for arg in command:
+        if arg.text == mark:
+            found.extend(items)
+        elif mark in arg.text:
+            item = items[0] if len(items) == 1 else Arg(UNKNOWN, taint=items[0].taint)
+            found.append(arg._replace(text=arg.text.replace(mark, item.text), taint=arg.taint or item.taint))
+        else:
+            found.append(arg)
+    return found
+
+
+def _parallel(walk: Walk, call: Call) -> Arg | None:
+    opts = split(
+        call.args,
+        "jSIaNnLCdP",
+        ("--jobs", "--sshlogin", "--arg-file", "--colsep", "--delay", "--joblog", "--results"),
+        leading=True,
+    )
+    texts = [a.text for a in opts.operands]
+    cut = next((k for k, t in enumerate(texts) if t in (":::", "::::", ":::+")), len(texts))
+    command, items = list(opts.operands[:cut]), list(opts.operands[cut + 1 :])
+    if not items:
+        items = _items(call.stdin)
+    if not command:
+        for item in items:
+            walk.code(item, "parallel")
+        return UNKNOWN_ARG
+    mark = "{}" if any("{}" in a.text for a in command) else ""
+    filled = _filled(command, items, mark)
+    if any(" " in a.text for a in command):
+        return walk.code(Arg(" ".join(a.text for a in filled)), "parallel")
+    return walk.execute(filled, None, functions=False)
+
+
+def _find(walk: Walk, call: Call) -> Arg | None:
+    """-exec, -execdir, -ok: the command, once, with what the search would find. -delete is in the programs' table."""
+    texts = [a.text for a in call.args]
+    found = printed("find", call.args, None)
+    k = 0
+    while k < len(texts):
+        if texts[k] in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next((j for j in range(k + 1, len(texts)) if texts[j] in (";", "+")), len(texts))
+            command = list(call.args[k + 1 : end])
+            if command:
+                walk.execute(_filled(command, _items(found), "{}"), None, functions=False)
+            k = end
+        k += 1
+    return None
+
+
+def _fd(walk: Walk, call: Call) -> Arg | None:
+    texts = [a.text for a in call.args]
+    cut = next((k for k, t in enumerate(texts) if t in ("-x", "--exec", "-X", "--exec-batch")), None)
+    if cut is None:
+        return None
+    operands = split(call.args[:cut], "edtSoEcj").operands
+    roots = operands[1:] or (Arg("."),)
+    taint = "found" if operands and operands[0].text in (".", "", ".*") else "filtered"
+    items = [Arg(r.text.rstrip("/") + "/" + UNKNOWN, taint=taint) for r in roots]
+    command = list(call.args[cut + 1 :])
+    mark = "{}" if any("{}" in a.text for a in command) else ""
+    return walk.execute(_filled(command, items, mark), None, functions=False) if command else None
+
+
+# -- other machines and containers ----------------------------------------------------------------------------------
+
+
+def _ssh(walk: Walk, call: Call) -> Arg | None:
+    opts = split(call.args, "bcDeEFIiJLlmopQRSWw", leading=True)
+    for value in (opts.values.get("-o"),):
+        m = re.match(r"(?:ProxyCommand|LocalCommand)[= ]\s*(.+)", value.text) if value is not None else None
+        if m and m.group(1) != "none":
+            walk.code(Arg(m.group(1)), "ssh")
+    command = list(opts.operands[1:])
+    code = Arg(" ".join(a.text for a in command)) if command else call.stdin
+    if code is None or not code.text:
+        return None
+    cwd, walk.env.cwd = walk.env.cwd, HOME
+    out = walk.code(code, "ssh") if code.known or command else UNKNOWN_ARG
+    walk.env.cwd = cwd
+    return out
+
+
+def _container(walk: Walk, call: Call) -> Arg | None:
+    """docker, podman, nerdctl: exec and run; compose exec and run."""
+    opts = split(call.args, "HDlcfp", _DOCKER_LONG, leading=True)
+    rest = list(opts.operands)
+    while rest and rest[0].text in ("compose", "container"):
+        rest = list(split(rest[1:], "fp", _DOCKER_LONG, leading=True).operands)
+    if not rest or rest[0].text not in ("exec", "run"):
+        return None
+    inner = split(rest[1:], "vepuwlhmac", _DOCKER_LONG, leading=True)
+    command = list(inner.operands[1:])
+    entry = inner.values.get("--entrypoint")
+    if entry is not None and entry.text:
+        command.insert(0, entry)
+    return _inside(walk, command, call.stdin)
+
+
+def _inside(walk: Walk, command: list[Arg], stdin: Arg | None) -> Arg | None:
+    if not command:
+        return None
+    cwd, walk.env.cwd = walk.env.cwd, "/work" + UNKNOWN
+    walk.execute(command, stdin, functions=False)
+    walk.env.cwd = cwd
+    return UNKNOWN_ARG
+
+
+def _kubectl(walk: Walk, call: Call) -> Arg | None:
+    texts = [a.text for a in call.args]
+    if ("exec" not in texts and "run" not in texts) or "--" not in texts:
+        return None
+    return _inside(walk, list(call.args[texts.index("--") + 1 :]), call.stdin)
+
+
+def _at(walk: Walk, call: Call) -> Arg | None:
+    if call.stdin is not None and call.stdin.known:
+        walk.code(call.stdin, call.program)
+    return EMPTY
+
+
+def _crontab(walk: Walk, call: Call) -> Arg | None:
+    """A crontab's lines: five fields and a command."""
+    if call.stdin is not None:
+        for line in call.stdin.text.split("\n")[:200]:
+            m = re.match(r"\s*(?:@\w+|(?:\S+\s+){5})\s*(.+)", line)
+            if m and not line.lstrip().startswith("#"):
+                walk.code(Arg(m.group(1)), "crontab")
+    return EMPTY
+
+
+WRAPPERS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(_TABLE, _wrapped),
+    "at": _at,
+    "batch": _at,
+    "crontab": _crontab,
+    "docker": _container,
+    "fd": _fd,
+    "fdfind": _fd,
+    "find": _find,
+    "gfind": _find,
+    "kubectl": _kubectl,
+    "nerdctl": _container,
+    "oc": _kubectl,
+    "parallel": _parallel,
+    "podman": _container,
+    "ssh": _ssh,
+    "xargs": _xargs,
+}
