@@ -16,6 +16,7 @@ __all__ = [
     "DirectoryFetcher",
     "Fetcher",
     "HttpFetcher",
+    "HttpPoster",
     "MemoryFetcher",
     "NotFound",
     "TooLarge",
@@ -115,6 +116,33 @@ class HttpFetcher:
                 raise TooLarge(f"is larger than {max_length} bytes", where=url)
             parts.append(part)
         return b"".join(parts)
+
+
+class HttpPoster:
+    """Posts bytes to one URL, with a bearer token where one is given; the token stands in no error and no repr."""
+
+    def __init__(
+        self, url: str, *, max_length: int, token: str | None = None, client: httpx.Client | None = None
+    ) -> None:
+        self._url = url
+        self._max_length = max_length
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._client = client or http_client()
+
+    def __call__(self, body: bytes) -> bytes:
+        """The body of an answer 200. Raises: Unreachable, which quotes another answer's first line; TooLarge."""
+        try:
+            with self._client.stream("POST", self._url, content=body, headers=self._headers) as response:
+                answer = HttpFetcher._read(response, self._url, self._max_length)
+                status = response.status_code
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise Unreachable(
+                f"does not answer ({type(e).__name__})", where=self._url, fix="check the address and that it runs"
+            ) from None
+        if status != 200:
+            said = answer[:300].decode("utf-8", "replace").partition("\n")[0]
+            raise Unreachable(f"answered HTTP {status} ({said})", where=self._url)
+        return answer
 
 
 def http_client(timeout_s: float = TIMEOUT_S) -> httpx.Client:

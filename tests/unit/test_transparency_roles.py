@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 
 from interlock.base.clock import ManualClock
-from interlock.base.fetch import MemoryFetcher
+from interlock.base.fetch import HttpPoster, MemoryFetcher, TooLarge, Unreachable
 from interlock.base.keys import Ed25519Signer
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
@@ -336,3 +336,30 @@ def test_the_witness_speaks_http_as_the_specification_has_it(tmp_path: Path) -> 
             assert (broken.status_code, broken.text) == (503, "this witness is out of order\n")
 
     asyncio.run(main())
+
+
+def _poster(status: int, said: bytes, limit: int = 1000) -> tuple[HttpPoster, list[httpx.Request]]:
+    asked: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(status, content=said)
+
+    client = httpx.Client(transport=httpx.MockTransport(handle))
+    return HttpPoster("http://log/add", max_length=limit, token=TOKEN, client=client), asked
+
+
+def test_a_poster_sends_bytes_and_token_and_brings_the_answer() -> None:
+    post, asked = _poster(200, b"proof")
+    assert post(b"entry") == b"proof"
+    assert (asked[0].content, asked[0].headers["authorization"]) == (b"entry", f"Bearer {TOKEN}")
+
+
+def test_a_poster_tells_the_first_line_of_another_answer_and_never_the_token() -> None:
+    post, _ = _poster(503, b"1 of 3 witnesses cosigned\nmore\n")
+    with pytest.raises(Unreachable) as caught:
+        post(b"entry")
+    assert str(caught.value) == "http://log/add: answered HTTP 503 (1 of 3 witnesses cosigned)"
+    assert TOKEN not in repr(post)
+    with pytest.raises(TooLarge):
+        _poster(200, b"x" * 1001)[0](b"entry")
