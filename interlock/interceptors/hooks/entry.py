@@ -1,0 +1,136 @@
+"""One hook call from bytes to bytes: read, judge by the installed policy, leave a receipt, answer.
+
+What surrounds it (stdin, signals, the hard deadline, exit codes) is the wall in `interlock.__main__`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NoReturn
+
+from interlock.base.errors import BadInput, InterlockError
+from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
+from interlock.engine.sinks import FileSink
+from interlock.interceptors.enforce import decide
+from interlock.interceptors.hooks import claude_code
+
+__all__ = ["AGENTS", "DEFAULT_POLICY", "GUARD_KEYS", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
+
+AGENTS: Final = {claude_code.AGENT: claude_code}
+DEFAULT_POLICY: Final = "builtin:coding-agent"
+MAX_DEADLINE_MS: Final = 9_000
+GUARD_KEYS: Final[dict[str, type | tuple[type, ...]]] = {"policy": str, "receipts": str, "deadline_ms": int}
+
+
+class _OutOfTime(BaseException):
+    """The guard's own deadline passed; not an Exception, so that no rule can swallow it."""
+
+
+class _Late(InterlockError):
+    """No decision in time."""
+
+    code = "bad-input"
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """What the [guard] section says of the local guard."""
+
+    policy: str
+    receipts: Path
+    deadline_ms: int
+
+
+def guard_settings(explicit: str | None = None) -> GuardSettings:
+    """The guard's settings, with their defaults. Paths are relative to the configuration file.
+
+    Raises: BadConfig.
+    """
+    settings = read_settings(config_file(explicit))
+    section = settings.section("guard", GUARD_KEYS)
+    deadline = section.get("deadline_ms", 8_000)
+    if not isinstance(deadline, int) or not 50 <= deadline <= MAX_DEADLINE_MS:
+        raise BadConfig(f"is not between 50 and {MAX_DEADLINE_MS}", where=f"{settings.path}: [guard] deadline_ms")
+    policy = str(section.get("policy", DEFAULT_POLICY))
+    if not policy.startswith(("builtin:", "mesh:")):
+        policy = str(_beside(settings, policy))
+    receipts = section.get("receipts")
+    return GuardSettings(
+        policy, _beside(settings, str(receipts)) if receipts else state_dir() / "receipts.jsonl", deadline
+    )
+
+
+def _beside(settings: Settings, path: str) -> Path:
+    base = settings.path.parent if settings.path else Path()
+    return base / Path(path).expanduser()
+
+
+def answer(arguments: Sequence[str], raw: bytes, install: Callable[..., object]) -> bytes:
+    """What to print for one hook call; empty where there is no objection.
+
+    Raises: InterlockError, for bad input, settings or policy, a receipt that cannot be written, or no time left.
+    """
+    agent, explicit = _parsed(arguments)
+    _choose_config(explicit)
+    settings = guard_settings(explicit)
+    with _deadline(settings.deadline_ms):
+        payload = agent.read(raw, time.time_ns() // 1000)
+        install(policy=settings.policy, sink=FileSink(settings.receipts))
+        outcome = decide(payload.event)
+        printed: bytes = agent.encoded(agent.reply(payload, outcome.decision, outcome.event))
+    return printed
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[ModuleType, str | None]:
+    """`AGENT [--config FILE]`; parsed by hand, for argparse is a third of the start time."""
+    match list(arguments):
+        case [name]:
+            explicit = None
+        case [name, "--config", explicit]:
+            pass
+        case _:
+            raise BadInput("takes AGENT [--config FILE]", where="interlock hook")
+    if name not in AGENTS:
+        raise BadInput("does not know this agent", where="interlock hook", fix=f"known: {', '.join(sorted(AGENTS))}")
+    return AGENTS[name], explicit
+
+
+def _choose_config(explicit: str | None) -> None:
+    """Settle which configuration every room of this process reads; the process is the hook's alone.
+
+    An installed hook runs isolated (`python -I`) and takes no configuration from the environment: a repository's own
+    agent settings may set variables for hooks (measured, Claude Code 2.1.332), and could name a policy of its own.
+    """
+    if sys.flags.isolated:
+        os.environ.pop("INTERLOCK_CONFIG", None)
+    if explicit is not None:
+        os.environ["INTERLOCK_CONFIG"] = explicit
+
+
+@contextlib.contextmanager
+def _deadline(milliseconds: int) -> Iterator[None]:
+    """Raise in the judging code once its time is over; the parent's own timer stands behind this one."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _out_of_time)
+    delay, _ = signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
+    try:
+        yield
+    except _OutOfTime:
+        raise _Late(f"no decision within {milliseconds} ms", fix="see [guard] deadline_ms") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _out_of_time(number: int, frame: object) -> NoReturn:
+    raise _OutOfTime
