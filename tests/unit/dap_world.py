@@ -39,13 +39,17 @@ def vdaf_of(task: Task) -> VdafBackend:
 
 
 def configuration(
-    *, leader_url: str = "https://leader.test/dap", helper_url: str = "https://helper.test/dap", least: int = 3
+    *,
+    leader_url: str = "https://leader.test/dap",
+    helper_url: str = "https://helper.test/dap",
+    least: int = 3,
+    precision: int = PRECISION,
 ) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"catalog").digest(),
         leader_url=leader_url,
         helper_url=helper_url,
-        time_precision=PRECISION,
+        time_precision=precision,
         min_batch_size=least,
         vdaf_config=VDAF_CONFIG,
     )

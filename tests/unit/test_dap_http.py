@@ -1,0 +1,175 @@
+"""DAP's resources over real HTTP on loopback: paths, media types, headers, tokens, caps and problem documents."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from interlock.base.clock import SystemClock
+from interlock.base.fetch import TooLarge, Unreachable, http_client
+from interlock.dap.batches import query_for
+from interlock.dap.client import upload
+from interlock.dap.collector import Collector
+from interlock.dap.drafts import ReportError
+from interlock.dap.jobs import CollectionJobReq
+from interlock.dap.messages import HpkeConfigList, Interval, media_type
+from interlock.dap.problems import ProblemType, problem_type, to_b64url
+from interlock.dap.transport import Reply
+from interlock.node.roles import aggregate
+from interlock.node.roles.aggregate import HttpExchange
+from tests.unit.dap_http import TOKENS, Deployment
+from tests.unit.dap_world import VDAF, bits
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder: Path = tmp_path_factory.mktemp("dap")
+    with contextlib.ExitStack() as stack:
+        yield Deployment(folder, stack)
+
+
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with http_client() as client:
+        yield client
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {TOKENS[name]}"}
+
+
+def typed(message: str, name: str) -> dict[str, str]:
+    return {"content-type": media_type(message), **bearer(name)}
+
+
+def now_about(deployment: Deployment) -> Interval:
+    return Interval(deployment.task.time_of(SystemClock().now_us()) - 1, 3)
+
+
+def test_three_members_report_over_http_and_the_collector_reads_the_sums(deployment: Deployment) -> None:
+    for place, member in enumerate(("acme", "globex", "initech")):
+        report = deployment.report(bits(0, place))
+        assert upload(deployment.exchange(member), deployment.task, [report]) == {}
+        assert upload(deployment.exchange(member), deployment.task, [report]) == {}, "a retry is a success"
+    second = upload(deployment.exchange("acme"), deployment.task, [deployment.report(bits(0))])
+    assert list(second.values()) == [ReportError.REPORT_DROPPED], "one report a member"
+    found = deployment.collect(now_about(deployment))
+    assert (found.report_count, found.sums[:4]) == (3, (3, 1, 1, 0))
+    assert deployment.collect(now_about(deployment)) == found, "asking again finds the same job"
+
+
+def test_keys_are_for_anyone_and_may_be_cached(deployment: Deployment, http: httpx.Client) -> None:
+    for url in (deployment.leader_url, deployment.helper_url):
+        response = http.get(url + "/hpke_config")
+        assert response.headers["content-type"] == "application/ppm-dap;message=hpke-config-list"
+        assert response.headers["cache-control"] == "max-age=3600"
+        assert len(HpkeConfigList.decode(response.content).configs) == 1
+
+
+def test_without_the_right_token_nothing_is_done(deployment: Deployment, http: httpx.Client) -> None:
+    task = deployment.task
+    for url, message, wrong in (
+        (task.leader_resource("reports"), "upload-req", "collector"),
+        (task.leader_resource("collection_jobs"), "collection-job-req", "acme"),
+        (task.helper_resource("aggregation_jobs"), "aggregation-job-init-req", "collector"),
+        (task.helper_resource("aggregate_shares"), "aggregate-share-req", "acme"),
+    ):
+        nobody = http.post(url, headers={"content-type": media_type(message)}, content=b"")
+        assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, "Bearer")
+        other = http.post(url, headers=typed(message, wrong), content=b"")
+        assert other.status_code == 403
+        assert other.headers["content-type"] == "application/problem+json"
+        assert problem_type(other.content) is None
+        assert TOKENS[wrong] not in other.text
+        assert http.get(url + "/" + to_b64url(bytes(16))).status_code == (401 if "reports" not in url else 404)
+
+
+def test_another_media_type_is_refused(deployment: Deployment, http: httpx.Client) -> None:
+    url = deployment.task.leader_resource("reports")
+    for wrong in ("application/json", "application/ppm-dap;message=collection-job-req", ""):
+        response = http.post(url, headers={**bearer("acme"), "content-type": wrong}, content=b"")
+        assert (response.status_code, problem_type(response.content)) == (415, None)
+    spaced = {**bearer("acme"), "content-type": "application/ppm-dap; message=upload-req; version=18"}
+    assert http.post(url, headers=spaced, content=b"").status_code == 200
+
+
+def test_a_body_over_the_cap_is_refused(
+    deployment: Deployment, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregate, "BODY_LIMIT", 100)
+    url = deployment.task.leader_resource("reports")
+    response = http.post(url, headers=typed("upload-req", "acme"), content=bytes(101))
+    assert (response.status_code, json.loads(response.content)["status"]) == (413, 413)
+
+
+def test_problems_have_their_type_task_and_status(deployment: Deployment, http: httpx.Client) -> None:
+    task = deployment.task
+    malformed = http.post(task.leader_resource("reports"), headers=typed("upload-req", "acme"), content=b"x")
+    assert malformed.status_code == 400
+    document = json.loads(malformed.content)
+    assert document["type"] == "urn:ietf:params:ppm:dap:error:invalidMessage"
+    assert document["taskid"] == to_b64url(task.task_id)
+    for unknown in (to_b64url(bytes(32)), "not-an-id"):
+        url = f"{deployment.leader_url}/tasks/{unknown}/reports"
+        response = http.post(url, headers=typed("upload-req", "acme"), content=b"")
+        assert (response.status_code, problem_type(response.content)) == (404, ProblemType.UNRECOGNIZED_TASK)
+
+
+def test_a_collection_job_has_a_place_is_not_ready_and_can_be_asked_for_again(
+    deployment: Deployment, http: httpx.Client
+) -> None:
+    later = Interval(now_about(deployment).end + 1000, 1)
+    url = deployment.task.leader_resource("collection_jobs")
+    body = CollectionJobReq(query_for(later)).encode()
+    first, again = (http.post(url, headers=typed("collection-job-req", "collector"), content=body) for _ in range(2))
+    assert (first.status_code, first.content, first.headers["retry-after"]) == (202, b"", "1")
+    assert first.headers["location"] == again.headers["location"]
+    place = httpx.URL(url).join(first.headers["location"])
+    assert str(place).startswith(url + "/")
+    assert http.get(place, headers=bearer("collector")).status_code == 202
+    assert http.delete(place, headers=bearer("collector")).status_code == 204
+    assert http.get(place, headers=bearer("acme")).status_code == 403
+    assert http.get(url + "/" + to_b64url(bytes(16)), headers=bearer("collector")).status_code == 404
+    assert http.get(url + "/nonsense", headers=bearer("collector")).status_code == 404
+
+
+def test_an_overlapping_query_is_refused_over_http(deployment: Deployment) -> None:
+    hour = now_about(deployment)
+    collector = deployment.exchange("collector")
+    first = Interval(hour.end + 5000, 2)
+    url = deployment.task.leader_resource("collection_jobs")
+    for interval in (first, Interval(first.start + 1, 5)):
+        body = CollectionJobReq(query_for(interval)).encode()
+        reply = collector("POST", url, media_type("collection-job-req"), body)
+    assert (reply.status, problem_type(reply.body)) == (400, ProblemType.BATCH_OVERLAP)
+
+
+def test_an_exchange_bounds_what_it_reads_and_names_who_does_not_answer(deployment: Deployment) -> None:
+    small = HttpExchange(limit=10)
+    with pytest.raises(TooLarge):
+        small("GET", deployment.leader_url + "/hpke_config")
+    with pytest.raises(Unreachable, match="does not answer"):
+        small("GET", "http://127.0.0.1:9/hpke_config")
+    small.close()
+
+
+def test_a_client_tells_a_refusal_from_a_server_in_between(deployment: Deployment) -> None:
+    report = deployment.report(bits(1))
+    with pytest.raises(Unreachable, match="403"):
+        upload(deployment.exchange("leader"), deployment.task, [report])
+
+
+def test_a_collector_follows_no_location_to_another_server(deployment: Deployment) -> None:
+    for location in ("https://elsewhere.test/x", "//elsewhere.test/x", ""):
+
+        def answer(method: str, url: str, media_type: str = "", body: bytes = b"", where: str = location) -> Reply:
+            return Reply(202, location=where)
+
+        collector = Collector(deployment.task, deployment.collector_key, VDAF, answer)
+        with pytest.raises(Unreachable):
+            collector.ask(now_about(deployment))
