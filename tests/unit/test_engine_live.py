@@ -1,0 +1,171 @@
+"""The live policy, spans, and what weakens a guard."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from interlock.base.errors import BadInput
+from interlock.engine import ambient
+from interlock.engine.ambient import Installed, current_span, span
+from interlock.engine.decision import Decision
+from interlock.engine.event import SensorEvent
+from interlock.engine.live import LivePolicy
+from interlock.engine.policy.model import Policy
+from interlock.engine.posture import Weakened, attest, require
+from interlock.engine.rules import code_rules
+from interlock.engine.sinks import InMemorySink, NullSink
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed() -> Iterator[None]:
+    yield
+    ambient.install(None)
+
+
+class Source:
+    """A policy source that a test changes."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.digest = "one"
+        self.bad = False
+        self.loads = 0
+
+    def load(self) -> Policy:
+        self.loads += 1
+        if self.bad:
+            raise BadInput("is bad")
+        return Policy((), self.digest)
+
+    def live(self) -> LivePolicy:
+        return LivePolicy(self.load, lambda: self.version)
+
+
+def test_a_policy_is_loaded_once_while_nothing_changes() -> None:
+    source = Source()
+    live = source.live()
+    live.refresh()
+    assert (source.loads, live.epoch) == (1, 1)
+
+
+def test_the_epoch_rises_only_when_the_digest_changes() -> None:
+    source = Source()
+    live = source.live()
+    source.version = 2
+    live.refresh()
+    assert (source.loads, live.epoch) == (2, 1)
+    source.version, source.digest = 3, "two"
+    live.refresh()
+    assert (live.current.digest, live.epoch) == ("two", 2)
+
+
+def test_a_bad_source_leaves_the_last_good_policy_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    source = Source()
+    live = source.live()
+    source.version, source.bad = 2, True
+    live.refresh()
+    live.refresh()
+    assert (live.current.digest, live.epoch, source.loads) == ("one", 1, 2)
+    assert str(live.trouble) == "is bad"
+    assert "last good one" in caplog.text
+    source.version, source.bad, source.digest = 3, False, "two"
+    live.refresh()
+    assert (live.trouble, live.epoch) == (None, 2)
+
+
+def test_the_first_policy_has_to_be_good() -> None:
+    source = Source()
+    source.bad = True
+    with pytest.raises(BadInput):
+        source.live()
+
+
+def test_nothing_is_installed_at_first() -> None:
+    with pytest.raises(RuntimeError, match=r"interlock\.install"):
+        ambient.installed()
+
+
+def test_a_span_inside_another_acts_as_it_does_with_an_id_of_its_own() -> None:
+    assert current_span() is None
+    with span(principal="acme/a", parent_principal="acme/boss") as outer:
+        with span() as inner:
+            assert current_span() is inner
+            assert (inner.principal, inner.parent_principal) == ("acme/a", "acme/boss")
+            assert inner.id != outer.id
+        with span(principal="acme/b") as other:
+            assert (other.principal, other.parent_principal) == ("acme/b", None)
+        assert current_span() is outer
+    assert current_span() is None
+
+
+def test_a_span_ends_where_an_exception_leaves_it() -> None:
+    with pytest.raises(ZeroDivisionError), span(principal="a"):
+        raise ZeroDivisionError
+    assert current_span() is None
+
+
+def test_spans_follow_await_and_stay_apart_between_tasks() -> None:
+    async def who() -> str | None:
+        await asyncio.sleep(0)
+        here = current_span()
+        return here.principal if here else None
+
+    async def agent(name: str) -> tuple[str | None, str | None]:
+        with span(principal=name):
+            return await who(), await asyncio.to_thread(lambda: (current_span() or span("none")).principal)
+
+    async def both() -> list[tuple[str | None, str | None]]:
+        return list(await asyncio.gather(agent("a"), agent("b")))
+
+    assert asyncio.run(both()) == [("a", "a"), ("b", "b")]
+
+
+def test_a_thread_begins_with_no_span_and_can_enter_the_same_one() -> None:
+    seen: list[object] = []
+    shared = span(principal="a")
+
+    def work() -> None:
+        seen.append(current_span())
+        with shared, shared:
+            seen.append(current_span())
+        seen.append(current_span())
+
+    with shared:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert current_span() is shared
+    assert seen == [None, shared, None]
+
+
+def a_rule(event: SensorEvent) -> Decision | None:
+    return None
+
+
+def test_each_weakening_setting_is_a_row() -> None:
+    source = Source()
+    weak = Installed(source.live(), NullSink())
+    assert {row.name for row in attest(weak) if row.weakens} == {"policy", "sink"}
+    with pytest.raises(Weakened, match="no receipt is kept"):
+        require(weak)
+    with pytest.raises(Weakened, match="no guard"):
+        require(None)
+
+
+def test_a_guard_with_rules_and_a_sink_is_not_weakened() -> None:
+    policy = Policy(code_rules([a_rule]), "d" * 64)
+    strong = Installed(LivePolicy(lambda: policy, lambda: None), InMemorySink(), lambda request: True)
+    require(strong)
+    assert {row.name: row.value for row in attest(strong)}["policy"] == f"1 rules, epoch 1, digest {'d' * 16}"
+
+
+def test_a_policy_source_gone_bad_is_a_weakness() -> None:
+    source = Source()
+    guard = Installed(source.live(), InMemorySink())
+    source.version, source.bad = 2, True
+    guard.live.refresh()
+    assert "reload" in {row.name for row in attest(guard) if row.weakens}

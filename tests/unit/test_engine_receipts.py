@@ -1,0 +1,320 @@
+"""Receipts: the chain, and the file that keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.base.files import BadState, NewerFormat, NotWritable
+from interlock.engine.receipts import (
+    MAX_LINE,
+    BadChain,
+    Receipt,
+    ReceiptKeys,
+    decode_receipt,
+    encode_receipt,
+    label,
+    sealed,
+    verify_chain,
+)
+from interlock.engine.sinks import FileSink, InMemorySink, NullSink, verify_file
+
+KEY = bytes(range(32))
+
+
+def receipt(n: int = 0, **changes: Any) -> Receipt:
+    base = Receipt(
+        ts_us=n,
+        call_id="c",
+        action="Bash",
+        phase="call",
+        verdict="ALLOW",
+        outcome="proceeded",
+        policy_epoch=1,
+        policy_digest="d",
+        elapsed_us=5,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def written(path: Path, count: int) -> FileSink:
+    sink = FileSink(path, fsync=False)
+    for n in range(count):
+        sink.append(receipt(n))
+    return sink
+
+
+texts = st.text(max_size=20)
+receipts = st.builds(
+    Receipt,
+    ts_us=st.integers(0, 2**60),
+    call_id=texts,
+    action=texts,
+    phase=st.sampled_from(["call", "result"]),
+    verdict=texts,
+    outcome=texts,
+    policy_epoch=st.integers(0, 9),
+    policy_digest=texts,
+    elapsed_us=st.integers(0, 9),
+    policy_id=st.none() | texts,
+    log_index=st.none() | st.integers(0, 9),
+)
+
+
+@given(receipts)
+def test_a_receipt_is_read_back_as_it_was_written(one: Receipt) -> None:
+    kept = sealed(one, ReceiptKeys(KEY), 1, "")
+    assert decode_receipt(encode_receipt(kept)) == kept
+
+
+@given(st.binary(max_size=80))
+def test_bytes_that_are_no_receipt_are_refused_with_its_own_error(data: bytes) -> None:
+    with pytest.raises(BadChain):
+        decode_receipt(data)
+
+
+@given(st.lists(receipts, min_size=1, max_size=6), st.data())
+def test_any_change_to_a_chain_is_found(some: list[Receipt], data: st.DataObject) -> None:
+    keys = ReceiptKeys(KEY)
+    sink = InMemorySink(key=KEY)
+    for one in some:
+        sink.append(one)
+    chain = list(sink.receipts)
+    head = sink.verify().head
+    at = data.draw(st.integers(0, len(chain) - 1))
+    change = data.draw(st.sampled_from(["drop", "double", "swap", "edit"]))
+    if change == "drop":
+        del chain[at]
+    elif change == "double":
+        chain.insert(at, chain[at])
+    elif change == "swap":
+        chain = [*chain[at + 1 :], *chain[: at + 1]] if len(chain) > 1 and at + 1 < len(chain) else chain[1:]
+    else:
+        chain[at] = dataclasses.replace(chain[at], elapsed_us=chain[at].elapsed_us + 1)
+    with pytest.raises(BadChain):
+        verify_chain(chain, keys, "", head=head)
+
+
+def test_the_digest_of_arguments_and_the_mac_use_keys_of_their_own() -> None:
+    keys = ReceiptKeys(KEY)
+    assert keys.mac(b"x") != keys.args_digest(b"x")
+    assert ReceiptKeys(bytes(32)).args_digest(b"x") != keys.args_digest(b"x")
+    with pytest.raises(ValueError, match="16 bytes"):
+        ReceiptKeys(b"short")
+
+
+def test_a_label_is_one_bounded_line() -> None:
+    assert label(None) is None
+    assert label("a\nb") == "a b"
+    assert len(label("x" * 1000) or "") == 256
+
+
+def test_a_file_verifies_and_tells_its_head(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 3)
+    found = verify_file(path)
+    assert found.count == 3
+    assert verify_file(path, tmp_path / "r.jsonl.key", head=found.head) == found
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "r.jsonl.key").stat().st_mode) == 0o600
+
+
+def test_a_given_key_leaves_no_key_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    FileSink(path, key=KEY).append(receipt())
+    assert verify_file(path, KEY).count == 1
+    assert not (tmp_path / "r.jsonl.key").exists()
+    with pytest.raises(BadChain, match="key"):
+        verify_file(path, bytes(32))
+
+
+def test_the_first_line_carries_format_and_version(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 0)
+    header = json.loads(path.read_bytes().splitlines()[0])
+    assert (header["format"], header["v"]) == ("interlock-receipts", 1)
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 0)
+    path.write_bytes(path.read_bytes().replace(b'"v":1', b'"v":2'))
+    with pytest.raises(NewerFormat, match="upgrade"):
+        FileSink(path)
+
+
+def test_a_chain_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 2)
+    assert written(path, 2).append(receipt()).seq == 5
+    assert verify_file(path).count == 5
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_deleted_line_is_found(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 4)
+    all_lines = lines(path)
+    path.write_bytes(b"".join(all_lines[:at] + all_lines[at + 1 :]))
+    with pytest.raises(BadChain, match=f"receipt {at}"):
+        verify_file(path)
+
+
+def test_moved_lines_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 4)
+    header, a, b, *rest = lines(path)
+    path.write_bytes(b"".join([header, b, a, *rest]))
+    with pytest.raises(BadChain, match="receipt 1"):
+        verify_file(path)
+
+
+def test_lines_cut_off_the_end_are_found_by_the_recorded_head(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 4)
+    head = verify_file(path).head
+    path.write_bytes(b"".join(lines(path)[:-1]))
+    assert verify_file(path).count == 3
+    with pytest.raises(BadChain, match="head"):
+        verify_file(path, head=head)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_flipped_bit_is_found(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "flip.jsonl"
+    path.unlink(missing_ok=True)
+    written(path, 3)
+    held = bytearray(path.read_bytes())
+    held[data.draw(st.integers(0, len(held) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(held)
+    with pytest.raises((BadChain, BadState, NewerFormat)):
+        verify_file(path)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_torn_last_line_is_cut_off_by_the_next_append(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "r.jsonl"
+    sink = written(path, 3)
+    with path.open("rb+") as f:
+        f.truncate(path.stat().st_size - cut)
+    with pytest.raises(BadChain, match="cut off"):
+        verify_file(path)
+    assert sink.append(receipt()).seq == 3
+    assert verify_file(path).count == 3
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_torn_header_is_begun_anew(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 0)
+    with path.open("rb+") as f:
+        f.truncate(path.stat().st_size - cut)
+    written(path, 1)
+    assert verify_file(path).count == 1
+
+
+@pytest.mark.parametrize("content", [b"dear diary\n", b"dear diary", b"{}\n", b"\x00" * 40, b"x" * (3 * MAX_LINE)])
+def test_a_file_that_is_no_chain_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes(content)
+    with pytest.raises((BadState, BadChain)):
+        FileSink(path, key=KEY)
+    assert path.read_bytes() == content
+
+
+def test_a_changed_last_line_is_refused_by_the_next_append(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    sink = written(path, 2)
+    path.write_bytes(path.read_bytes().replace(b'"seq":2', b'"seq":7'))
+    with pytest.raises(BadChain, match="last line"):
+        sink.append(receipt())
+
+
+def test_receipts_without_their_key_are_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 1)
+    (tmp_path / "r.jsonl.key").unlink()
+    with pytest.raises(BadState, match="is missing"):
+        FileSink(path)
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    with pytest.raises(NotWritable):
+        FileSink(tmp_path / "f" / "r.jsonl")
+
+
+def test_the_null_sink_keeps_nothing() -> None:
+    assert NullSink().args_digest(b"x") is None
+    assert NullSink().append(receipt()) == receipt()
+
+
+def test_eight_threads_keep_one_valid_chain(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    sink = FileSink(path, fsync=False)
+    threads = [threading.Thread(target=lambda: [sink.append(receipt(n)) for n in range(15)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert verify_file(path).count == 120
+
+
+CHILD = """
+import sys
+from interlock.engine.receipts import Receipt
+from interlock.engine.sinks import FileSink
+sink = FileSink(sys.argv[1])
+n = int(sys.argv[2])
+while n:
+    kept = sink.append(Receipt(n, "c", "t", "call", "ALLOW", "proceeded", 1, "d", 0))
+    sys.stdout.write(kept.mac + "\\n")
+    sys.stdout.flush()
+    n -= 1
+"""
+
+
+def child(path: Path, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), str(count)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+
+
+def test_three_processes_keep_one_valid_chain(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    children = [child(path, 25) for _ in range(3)]
+    acknowledged = [set(c.communicate(timeout=60)[0].split()) for c in children]
+    assert [c.returncode for c in children] == [0, 0, 0]
+    assert verify_file(path).count == 75
+    assert len(set.union(*acknowledged)) == 75
+
+
+@pytest.mark.parametrize("after", [1, 7, 30])
+def test_kill_9_loses_no_receipt_that_was_acknowledged(tmp_path: Path, after: int) -> None:
+    path = tmp_path / "r.jsonl"
+    writer = child(path, -1)
+    assert writer.stdout is not None
+    acknowledged = [writer.stdout.readline().strip() for _ in range(after)]
+    os.kill(writer.pid, signal.SIGKILL)
+    acknowledged += writer.communicate()[0].split()[:-1]  # the last one may be half a line
+    FileSink(path).append(receipt())
+    assert verify_file(path).count > len(acknowledged)
+    kept = path.read_text()
+    assert all(mac in kept for mac in acknowledged)
