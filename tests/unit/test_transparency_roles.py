@@ -280,22 +280,28 @@ def test_adds_at_once_are_served_one_after_the_other(tmp_path: Path) -> None:
     run(tmp_path, scene)
 
 
-def test_what_a_crash_left_unpublished_is_published_at_the_start(tmp_path: Path) -> None:
+def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_witnesses_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_role, "RETRY_S", 0.01)
     with open_log(tmp_path / "log", SIGNER) as log:
         log.append([entry()])
 
     async def main() -> None:
         mesh = Mesh(tmp_path)
+        mesh.down = set(COSIGNERS)
         with open_log(tmp_path / "log", SIGNER) as log:
-            app = log_role.app(
-                log, policy(), token_sha256=b"\x00" * 32, client=httpx.AsyncClient(transport=mesh), witness_timeout_s=1
-            )
-            async with app.router.lifespan_context(app):
-                for _ in range(200):
-                    if log.published is not None:
-                        break
+            outward = httpx.AsyncClient(transport=mesh)
+            app = log_role.app(log, policy(), token_sha256=b"\x00" * 32, client=outward, witness_timeout_s=1)
+            async with app.router.lifespan_context(app), asyncio.timeout(10):
+                while len(mesh.requests) < 6:
+                    await asyncio.sleep(0.01)
+                assert log.published is None
+                mesh.down = set()
+                while log.published is None:
                     await asyncio.sleep(0.01)
             assert log.published_size == 1
+            assert outward.is_closed
 
     asyncio.run(main())
 

@@ -45,6 +45,8 @@ logger = logging.getLogger("interlock.log")
 WITNESS_TIMEOUT_S: Final = 5.0
 GRACE_S: Final = 0.25  # how long more cosignatures are waited for once the quorum is there
 ATTEMPTS: Final = 3  # requests to one witness for one checkpoint
+RETRY_S: Final = 5.0  # between two attempts to publish what is not; twice as long after each failure, up to
+RETRY_MOST_S: Final = 60.0
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 CHANGING: Final = "no-cache"
 
@@ -209,14 +211,19 @@ class _Role:
         note = await self._cosigners.cosigned(await asyncio.to_thread(self._log.integrate))
         await asyncio.to_thread(self._log.publish, encode_note(note))
 
-    async def start(self) -> None:
-        """Once, when the server starts: publish what a crash, or an absent witness, has left unpublished."""
-        async with self._turn:
-            if self._log.published is None or self._log.published_size < self._log.size:
+    async def keep_published(self) -> None:
+        """Publish, for as long as the server runs, what a crash or an absent witness has left unpublished."""
+        wait_s = RETRY_S
+        while True:
+            async with self._turn:
                 try:
-                    await self.complete()
+                    if self._log.published is None or self._log.published_size < self._log.size:
+                        await self.complete()
+                    wait_s = RETRY_S
                 except InterlockError as e:
                     logger.warning("nothing newer is published for now: %s", e.what)
+                    wait_s = min(2 * wait_s, RETRY_MOST_S)
+            await asyncio.sleep(wait_s)
 
     def _has_quorum(self) -> bool:
         """Whether the published checkpoint satisfies the policy of today, which may be stricter than of then."""
@@ -274,12 +281,13 @@ def app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        starting = asyncio.create_task(role.start())
+        keeper = asyncio.create_task(role.keep_published())
         try:
             yield
         finally:
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeper
             await http.aclose()
 
     return Starlette(
