@@ -1,0 +1,76 @@
+"""kill -9 of a served log with its witness, over a real socket: every proof that was handed out stays true."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from interlock.base.clock import ManualClock
+from interlock.base.fetch import HttpFetcher, HttpPoster, Unreachable, http_client
+from interlock.base.keys import Ed25519Signer
+from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.entry import LogEntry
+from interlock.transparency.follow import LogView
+from interlock.transparency.note import NoteSigner
+from interlock.transparency.policy import Peer, TlogPolicy
+from interlock.transparency.proof import MAX_PROOF_FILE, TlogProof
+from interlock.transparency.submit import submit
+
+SIGNER = NoteSigner("log.example/packs", Ed25519Signer(b"\x01" * 32))
+COSIGNER = Cosigner("witness.example/w", Ed25519Signer(b"\x02" * 32))
+POLICY = TlogPolicy((Peer(SIGNER.key),), {"w": Peer(COSIGNER.key, "http://witness")}, {}, "w")
+
+SERVER = """
+import sys
+from pathlib import Path
+import httpx
+from interlock.base.clock import SystemClock
+from interlock.node.http import Listen, serve
+from interlock.node.roles import log, witness
+from interlock.transparency.log import open_log
+from interlock.transparency.witness import Witness
+from tests.unit.test_transparency_kill import COSIGNER, POLICY, SIGNER
+home = Path(sys.argv[1])
+cosigning = witness.app(Witness(home / "witness", COSIGNER, {SIGNER.name: [SIGNER.key]}, SystemClock()))
+client = httpx.AsyncClient(transport=httpx.ASGITransport(cosigning))
+with open_log(home / "log", SIGNER) as held:
+    app = log.app(held, POLICY, token_sha256=log.token_digest("token"), client=client)
+    serve(app, Listen(), ready=lambda url: print(url, flush=True))
+"""
+
+
+def entry(version: int) -> bytes:
+    return LogEntry("coding-agent", version, "stable", "ab" * 32, "ed25519:00", 0).data
+
+
+def test_kill_9_of_a_served_log_takes_back_no_proof(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    view = LogView(tmp_path / "node", POLICY, ManualClock())
+    proofs: dict[int, TlogProof] = {}
+    version = 1
+    for _ in range(4):
+        command = [sys.executable, "-c", SERVER, str(tmp_path)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        assert child.stdout is not None
+        with child.stdout, http_client() as client:
+            url = child.stdout.readline().strip()
+            post = HttpPoster(f"{url}/add", max_length=MAX_PROOF_FILE, token="token", client=client)
+            # The entry whose answer the kill may have eaten is sent again, then others until the next kill.
+            proofs[version] = submit(entry(version), POLICY, post)
+            view.refresh(HttpFetcher(url, client))
+            for old, proof in proofs.items():
+                view.check_entry(entry(old), proof.data, HttpFetcher(url, client))
+            timer = threading.Timer(rng.uniform(0.02, 0.3), child.kill)
+            timer.start()
+            with contextlib.suppress(Unreachable):
+                while True:
+                    version += 1
+                    proofs[version] = submit(entry(version), POLICY, post)
+            timer.join()
+        child.wait()
+    assert len(proofs) >= 4
+    assert [p.index for _, p in sorted(proofs.items())] == list(range(len(proofs)))
