@@ -1,0 +1,86 @@
+"""Names of a commons: its roles, what each may sign, how long that stands, and where each thing lies.
+
+A commons is a TUF repository (consistent snapshots). `targets` delegates everything:
+
+    reviewed   packs/*/indicator-*/*              indicators; first and terminating, so no ring key can sign them
+    canary     packs/canary/*/*, channels/canary.json
+    beta       packs/beta/*/*, channels/beta.json
+    stable     packs/stable/*/*, channels/stable.json
+    tasks      catalogs/*                         what may be counted
+
+TUF has no listing, so a ring's packs and their versions are named by its channel index, `channels/<ring>.json`.
+Beside each pack and catalog lie the log's entry for it and the entry's proof.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.commons.rings import RINGS
+
+__all__ = [
+    "CATALOG_RING",
+    "DELEGATIONS",
+    "LIFETIME_DAYS",
+    "LOG_PREFIX",
+    "MAX_CHANNEL",
+    "ONLINE_ROLES",
+    "TOP_ROLES",
+    "catalog_path",
+    "channel_path",
+    "entry_path",
+    "pack_path",
+    "proof_path",
+    "role_of_pack",
+]
+
+ONLINE_ROLES: Final = ("snapshot", "timestamp")
+TOP_ROLES: Final = ("targets", *ONLINE_ROLES)
+LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
+CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
+
+_PACKS: Final = {ring: (f"packs/{ring}/*/*", f"channels/{ring}.json") for ring in RINGS}
+# role -> (path patterns, terminating), in the order in which a client walks them
+DELEGATIONS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
+    "reviewed": (("packs/*/indicator-*/*",), True),
+    **{ring: (paths, True) for ring, paths in _PACKS.items()},
+    CATALOG_RING: (("catalogs/*",), True),
+}
+
+# How long a signature stands before a client calls the commons stale.
+LIFETIME_DAYS: Final[dict[str, int]] = {
+    "root": 365,
+    "targets": 180,
+    **dict.fromkeys(DELEGATIONS, 90),
+    "snapshot": 7,
+    "timestamp": 1,
+}
+
+MAX_CHANNEL: Final = 256 * 1024  # bytes of a channel index
+
+
+def pack_path(ring: str, name: str, version: int) -> str:
+    return f"packs/{ring}/{name}/{version}.json"
+
+
+def catalog_path(task: str) -> str:
+    return f"catalogs/{task}.json"
+
+
+def entry_path(path: str) -> str:
+    """Where the log entry of a target lies."""
+    return path.removesuffix(".json") + ".entry"
+
+
+def proof_path(path: str) -> str:
+    """Where the proof of a target's log entry lies."""
+    return path.removesuffix(".json") + ".tlog-proof"
+
+
+def channel_path(ring: str) -> str:
+    return f"channels/{ring}.json"
+
+
+def role_of_pack(ring: str, kind: str) -> str:
+    """The role whose key signs a pack: the reviewer's for indicators, the ring's for the rest."""
+    return "reviewed" if kind == "indicator" else ring

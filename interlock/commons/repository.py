@@ -1,0 +1,194 @@
+"""A TUF repository in a directory: `metadata/` and `targets/`, to be served as static files.
+
+Snapshots are consistent: every file but `timestamp.json` has its version or its digest in its name and never
+changes, so whoever reads while we write sees the old state whole until the timestamp, written last, names the new.
+Each write is one file, atomic and durable; the same inputs (files, keys, versions, time) give the same bytes, so a
+step that was cut short can be taken again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as _dt
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tuf.api.metadata import (  # type: ignore[attr-defined]
+    DelegatedRole,
+    Delegations,
+    Metadata,
+    MetaFile,
+    Root,
+    Signed,
+    Snapshot,
+    TargetFile,
+    Targets,
+    Timestamp,
+)
+from tuf.api.serialization import DeserializationError
+
+from interlock.base.errors import one_line
+from interlock.base.files import BadState, read_bounded, replace
+from interlock.base.keys import BadKey
+from interlock.commons.ceremony import expiry, finish_root
+from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
+from interlock.commons.signers import RoleSigner, tuf_key
+
+__all__ = ["Repository", "Versions"]
+
+PUBLIC_FILE: Final = 0o644
+_MAX_METADATA: Final = 5_000_000  # bytes, as the client's own limit for targets
+_SIGNED = TypeVar("_SIGNED", bound=Signed)
+
+Versions = dict[str, int]  # role -> version
+
+
+class Repository:
+    """Edits one repository; the caller holds the lock, the keys and the time."""
+
+    def __init__(self, public: Path) -> None:
+        self.public = public
+        self._metadata = public / "metadata"
+        self._targets = public / "targets"
+
+    def create(self, root: bytes, signers: Mapping[str, RoleSigner], now_us: int) -> None:
+        """Begin a repository: root, targets with its delegations, empty roles, snapshot, timestamp.
+
+        Raises: BadState, where one is there already; CeremonyRefused, for a root that too few signed.
+        """
+        if (self._metadata / "timestamp.json").exists():
+            raise BadState("is a commons already", where=str(self.public))
+        for directory in (self._metadata, self._targets):
+            directory.mkdir(parents=True, exist_ok=True)
+        self._write("1.root", finish_root(root))
+        top = Targets(version=1, expires=expiry("targets", now_us), delegations=_delegations(signers))
+        self._sign("targets", top, signers["targets"])
+        for role in DELEGATIONS:
+            self._sign(role, Targets(version=1, expires=expiry(role, now_us)), signers[role])
+        versions = dict.fromkeys(("targets", *DELEGATIONS), 1)
+        self._snapshot(1, versions, signers["snapshot"], now_us)
+        self.timestamp(1, 1, signers["timestamp"], now_us)
+
+    def add_root(self, root: bytes) -> None:
+        """Put the root that follows the newest. Raises: CeremonyRefused."""
+        newest = self.root()
+        version = Metadata[Root].from_bytes(newest).signed.version
+        self._write(f"{version + 1}.root", finish_root(root, previous=newest))
+
+    def root(self) -> bytes:
+        """The newest root's bytes."""
+        numbers = [int(p.name.split(".")[0]) for p in self._metadata.glob("*.root.json")]
+        if not numbers:
+            raise BadState("has no root", where=str(self._metadata))
+        return read_bounded(self._metadata / f"{max(numbers)}.root.json", _MAX_METADATA)
+
+    def versions(self) -> Versions:
+        """The version of each role in the state that the timestamp names. Raises: BadState."""
+        timestamp = self._read("timestamp", Timestamp)
+        snapshot_version = timestamp.snapshot_meta.version
+        snapshot = self._read(f"{snapshot_version}.snapshot", Snapshot)
+        roles = {name.removesuffix(".json"): meta.version for name, meta in snapshot.meta.items()}
+        return {**roles, "snapshot": snapshot_version, "timestamp": timestamp.version}
+
+    def target(self, role: str, version: int, path: str) -> bytes | None:
+        """The bytes of a target that a role's version names, None where it names none. Raises: BadState."""
+        info = self._read(f"{version}.{role}", Targets).targets.get(path)
+        return None if info is None else read_bounded(self._target_file(path, info), info.length)
+
+    def add_targets(self, role: str, version: int, files: Mapping[str, bytes], signer: RoleSigner, now_us: int) -> None:
+        """Write targets, then the role's next version, `version`, that names them too. Raises: BadState."""
+        targets = self._read(f"{version - 1}.{role}", Targets)
+        for path, data in files.items():
+            info = TargetFile.from_data(path, data, ["sha256"])
+            file = self._target_file(path, info)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace(file, data, mode=PUBLIC_FILE)
+            targets.targets[path] = info
+        targets.version, targets.expires = version, expiry(role, now_us)
+        self._sign(role, targets, signer)
+
+    def snapshot(self, version: int, changed: Versions, signer: RoleSigner, now_us: int) -> bytes:
+        """Write the snapshot that names the changed roles' new versions beside the others; returns its bytes."""
+        before = self._read(f"{version - 1}.snapshot", Snapshot)
+        kept = {name.removesuffix(".json"): meta.version for name, meta in before.meta.items()}
+        return self._snapshot(version, {**kept, **changed}, signer, now_us)
+
+    def timestamp(self, version: int, snapshot_version: int, signer: RoleSigner, now_us: int) -> None:
+        """Write the timestamp: from this moment on the snapshot is what clients see."""
+        meta = self._meta(f"{snapshot_version}.snapshot", snapshot_version)
+        signed = Timestamp(version=version, expires=expiry("timestamp", now_us), snapshot_meta=meta)
+        md = Metadata(signed)
+        md.sign(signer)
+        self._write("timestamp", md.to_bytes())
+
+    def renew(self, signers: Mapping[str, RoleSigner], now_us: int) -> None:
+        """Sign a new snapshot and timestamp, and each role whose key is here and half of whose time is over."""
+        versions = self.versions()
+        changed: Versions = {}
+        for role in ("targets", *DELEGATIONS):
+            targets = self._read(f"{versions[role]}.{role}", Targets)
+            if role in signers and targets.expires - expiry(role, now_us) < -_half(role):
+                targets.version, targets.expires = versions[role] + 1, expiry(role, now_us)
+                self._sign(role, targets, signers[role])
+                changed[role] = targets.version
+        self.snapshot(versions["snapshot"] + 1, changed, signers["snapshot"], now_us)
+        self.timestamp(versions["timestamp"] + 1, versions["snapshot"] + 1, signers["timestamp"], now_us)
+
+    def demand_key(self, role: str, targets_version: int, signer: RoleSigner) -> None:
+        """Raises: BadKey, where clients would not take this key's word for the role."""
+        delegations = self._read(f"{targets_version}.targets", Targets).delegations
+        known = delegations.roles[role].keyids if delegations is not None and delegations.roles else []
+        if signer.public_key.keyid not in known:
+            raise BadKey(f"is not the key of role {role}", where=signer.verifier.text, fix="use the key of that role")
+
+    def _snapshot(self, version: int, roles: Versions, signer: RoleSigner, now_us: int) -> bytes:
+        meta = {f"{role}.json": self._meta(f"{v}.{role}", v) for role, v in sorted(roles.items())}
+        md = Metadata(Snapshot(version=version, expires=expiry("snapshot", now_us), meta=meta))
+        md.sign(signer)
+        data = md.to_bytes()
+        self._write(f"{version}.snapshot", data)
+        return data
+
+    def _meta(self, stem: str, version: int) -> MetaFile:
+        # Digests stand in snapshot and timestamp, so that a mix of two states is a digest that does not match.
+        data = read_bounded(self._metadata / f"{stem}.json", _MAX_METADATA)
+        return MetaFile.from_data(version, data, ["sha256"])
+
+    def _sign(self, role: str, targets: Targets, signer: RoleSigner) -> None:
+        md = Metadata(targets)
+        md.sign(signer)
+        self._write(f"{targets.version}.{role}", md.to_bytes())
+
+    def _target_file(self, path: str, info: TargetFile) -> Path:
+        return self._targets / info.get_prefixed_paths()[0]
+
+    def _read(self, stem: str, kind: type[_SIGNED]) -> _SIGNED:
+        path = self._metadata / f"{stem}.json"
+        try:
+            signed = Metadata.from_bytes(read_bounded(path, _MAX_METADATA)).signed
+        except DeserializationError as e:
+            raise BadState(f"is not TUF metadata ({one_line(str(e), 200)})", where=str(path)) from None
+        if not isinstance(signed, kind):
+            raise BadState(f"is not {kind.__name__.lower()} metadata", where=str(path))
+        return signed
+
+    def _write(self, stem: str, data: bytes) -> None:
+        path = self._metadata / f"{stem}.json"
+        with contextlib.suppress(BadState):
+            if read_bounded(path, _MAX_METADATA) == data:
+                return
+        replace(path, data, mode=PUBLIC_FILE)
+
+
+def _half(role: str) -> _dt.timedelta:
+    return _dt.timedelta(days=LIFETIME_DAYS[role]) / 2
+
+
+def _delegations(signers: Mapping[str, RoleSigner]) -> Delegations:
+    keys = {role: tuf_key(signers[role].verifier) for role in DELEGATIONS}
+    roles = {
+        role: DelegatedRole(role, [keys[role].keyid], 1, terminating, paths=list(paths))
+        for role, (paths, terminating) in DELEGATIONS.items()
+    }
+    return Delegations(keys={k.keyid: k for k in keys.values()}, roles=roles)

@@ -1,0 +1,35 @@
+"""Rings: how far a pack has come, and the most that its rules may do there.
+
+canary   shadow: a rule is evaluated, and its objection said, but nothing is held up
+beta     escalate: a person is asked
+stable   escalate; mask and block where the operator granted it
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.engine.decision import Verdict
+
+__all__ = ["RINGS", "capped", "known_ring"]
+
+RINGS: Final = ("canary", "beta", "stable")
+
+
+def known_ring(ring: str) -> str:
+    """The ring itself. Raises: ValueError, with the rings there are."""
+    if ring not in RINGS:
+        raise ValueError(f"{ring!r} is not a ring; there are {', '.join(RINGS)}")
+    return ring
+
+
+def capped(verdict: Verdict, ring: str, *, granted: bool) -> Verdict:
+    """What a community rule's verdict becomes in a ring; never more than it was, ALLOW stays ALLOW.
+
+    A ring that is not known holds everything in shadow: the least that a pack can do.
+    """
+    if verdict is Verdict.ALLOW or ring not in ("beta", "stable"):
+        return Verdict.ALLOW
+    if ring == "stable" and granted:
+        return verdict
+    return Verdict.ESCALATE

@@ -1,0 +1,86 @@
+"""Keys of a commons: our Ed25519 keys as TUF keys and signers, and the private directory that holds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSlibKey  # type: ignore[attr-defined]
+
+from interlock.base import canonical
+from interlock.base.files import private_dir, read_bounded, replace
+from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, dump_key, load_key
+
+__all__ = ["HOLDER_FIELD", "Rng", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
+
+Rng = Callable[[int], bytes]
+
+HOLDER_FIELD: Final = "x-interlock-holder"
+_MAX_KEY_FILE: Final = 16 * 1024
+
+
+def tuf_key(verifier: Ed25519Verifier, holder: str = "") -> SSlibKey:
+    """A public key as TUF metadata names it; `holder` is whose key it is, and stands signed beside it."""
+    keyval = {"public": verifier.public.hex()}
+    body = {"keytype": "ed25519", "scheme": "ed25519", "keyval": keyval}
+    keyid = hashlib.sha256(canonical.encode(body)).hexdigest()
+    return SSlibKey(keyid, "ed25519", "ed25519", dict(keyval), {HOLDER_FIELD: holder} if holder else {})
+
+
+class RoleSigner(Signer):
+    """Signs TUF metadata with one of our keys."""
+
+    def __init__(self, signer: Ed25519Signer) -> None:
+        self._signer = signer
+        self._key = tuf_key(signer.verifier)
+
+    def sign(self, payload: bytes) -> Signature:
+        return Signature(self._key.keyid, self._signer.sign(payload).hex())
+
+    @property
+    def public_key(self) -> Key:
+        return self._key
+
+    @property
+    def verifier(self) -> Ed25519Verifier:
+        return self._signer.verifier
+
+    @classmethod
+    def from_priv_key_uri(
+        cls, priv_key_uri: str, public_key: Key, secrets_handler: SecretsHandler | None = None
+    ) -> RoleSigner:
+        """No key of ours is named by a URI: it comes from a file that the caller read."""
+        raise ValueError("a RoleSigner is made from a key, not from a URI")
+
+
+def make_keys(directory: Path, roles: tuple[str, ...], rng: Rng) -> dict[str, RoleSigner]:
+    """Make a key for each role, as files that only their owner can read; a key that is there already stays.
+
+    Raises: NotWritable, BadKey.
+    """
+    private_dir(directory)
+    for role in roles:
+        path = directory / f"{role}.key"
+        if not path.exists():
+            replace(path, dump_key(Ed25519Signer(rng(32))))
+    return load_keys(directory, roles)
+
+
+def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
+    """Read the key of each role. Raises: BadKey, BadState."""
+    return {role: RoleSigner(read_key(directory / f"{role}.key")) for role in roles}
+
+
+def read_key(path: Path, passphrase: bytes | None = None) -> Ed25519Signer:
+    """Read one key file; one that others can read is refused. Raises: BadKey, BadState."""
+    data = read_bounded(path, _MAX_KEY_FILE)
+    if path.stat().st_mode & 0o077:
+        raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
+    return load_key(data, where=str(path), passphrase=passphrase)
+
+
+def publics(signers: Mapping[str, RoleSigner]) -> dict[str, Ed25519Verifier]:
+    """The public side of each role's key."""
+    return {role: signer.verifier for role, signer in signers.items()}

@@ -1,0 +1,211 @@
+"""A member node: brings what the commons signed, the log has and witnesses saw into force; or keeps what it has.
+
+    update   TUF refresh -> newest checkpoint on the one timeline -> for each subscription: version not older ->
+             signed bytes -> log entry, proof, quorum -> pack parses and resolves -> store -> live.json, at once
+
+Every step raises its own error. Whatever fails, live.json and the packs it names stay as they were, and
+HOME/status.json says the trouble in one line. The home's files are listed in live.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import Clock
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import Fetcher, NotFound
+from interlock.base.files import file_lock, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.commons.channel import parse_channel
+from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
+from interlock.commons.installed import base_rules, read_grants
+from interlock.commons.layout import CATALOG_RING, MAX_CHANNEL, catalog_path, channel_path, pack_path
+from interlock.commons.live import (
+    STATUS,
+    Live,
+    LiveRow,
+    read_live,
+    read_subscriptions,
+    store_file,
+    write_live,
+    write_subscriptions,
+)
+from interlock.commons.logged import LogFetcher, Logged, demand_logged
+from interlock.commons.pack import MAX_PACK, Pack, parse_pack, sha256_hex
+from interlock.commons.pins import read_pins
+from interlock.commons.resolve import Subscribed, resolve
+from interlock.commons.rings import known_ring
+from interlock.commons.updater import MetadataRefused, View, refreshed
+from interlock.transparency.follow import LogView, Rollback
+
+__all__ = ["Subscriber", "Update", "read_status"]
+
+_STATUS_FORMAT: Final = "interlock-status"
+_LIMIT: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update found: the packs in force, those that changed, and the state that vouches for them."""
+
+    rows: tuple[LiveRow, ...]
+    changed: tuple[LiveRow, ...]
+    tree_size: int
+    timestamp_version: int
+    snapshot_version: int
+    at: int
+
+
+class Subscriber:
+    """One node's following of one commons. `log` has the log's files; by default they lie under log/ of `fetcher`."""
+
+    def __init__(self, home: Path, fetcher: Fetcher, clock: Clock, *, log: Fetcher | None = None) -> None:
+        self._home = home
+        self._fetcher = fetcher
+        self._clock = clock
+        self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
+        self._pins = read_pins(home)
+        self._log = LogView(home / "log", self._pins.policy, clock, evidence=home / "evidence")
+
+    def subscribe(self, pack: str, ring: str) -> None:
+        """Follow a pack in a ring, from the next update on. Raises: ValueError, for no ring; NotWritable."""
+        known_ring(ring)
+        self._edit(lambda pairs: [*pairs, (pack, ring)])
+
+    def unsubscribe(self, pack: str, ring: str) -> None:
+        """Follow it no more, and take it out of force. Raises: NotWritable."""
+        self._edit(lambda pairs: [p for p in pairs if p != (pack, ring)])
+        with file_lock(self._home / "lock", wait=True):
+            rows = read_live(self._home).rows
+            write_live(self._home, Live({key: row for key, row in rows.items() if key != (pack, ring)}))
+
+    def update(self) -> Update:
+        """Bring all subscriptions up to date, or change nothing that is in force.
+
+        Raises: Rollback, Stale, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, TooLarge,
+        NotFound, Unreachable, Locked, NotWritable.
+        """
+        private_dir(self._home / "store")
+        with file_lock(self._home / "lock"):
+            try:
+                update = self._update()
+            except InterlockError as e:
+                self._say(trouble=e)
+                raise
+            self._say(update=update)
+            return update
+
+    def catalog(self, task: str) -> Catalog:
+        """A task's catalog: signed, in the log, and logged before it opens.
+
+        Raises: BadCatalog, and as `update`.
+        """
+        path = catalog_path(task)
+        with file_lock(self._home / "lock"), self._view() as view:
+            data = view.target(path, MAX_CATALOG)
+            catalog = parse_catalog(data, where=path)
+            logged = self._logged(view, path, data, (task, 1, CATALOG_RING))
+        if catalog.task != task:
+            raise BadCatalog("is the catalog of another task", where=path)
+        if logged.entry.at >= catalog.opens_at:
+            raise BadCatalog("was published after it opened", where=path, fix="tell the commons")
+        return catalog
+
+    def _update(self) -> Update:
+        live = read_live(self._home)
+        with self._view() as view:
+            tree_size = self._log.refresh(self._log_fetcher).checkpoint.size
+            found = [self._found(view, live, *pair) for pair in read_subscriptions(self._home)]
+        fresh = [(row, pack) for row, pack in found if pack is not None]
+        self._demand_resolves(fresh)
+        for row, pack in fresh:
+            replace(store_file(self._home, row.sha256), pack.data)
+        changed = tuple(row for row, _ in fresh)
+        if changed:
+            live = live.with_rows(changed)
+            write_live(self._home, live)
+        return Update(
+            rows=tuple(live.rows.values()),
+            changed=changed,
+            tree_size=tree_size,
+            timestamp_version=view.timestamp_version,
+            snapshot_version=view.snapshot_version,
+            at=self._clock.now_us(),
+        )
+
+    def _view(self) -> contextlib.AbstractContextManager[View]:
+        now_us = self._clock.now_us()
+        return refreshed(self._home / "tuf", self._fetcher, bootstrap=self._pins.root, now_us=now_us)
+
+    def _found(self, view: View, live: Live, name: str, ring: str) -> tuple[LiveRow, Pack | None]:
+        """What one subscription has now; with the pack where it is new here."""
+        version, sha256 = self._newest(view, name, ring)
+        before = live.rows.get((name, ring))
+        if before is not None:
+            _demand_not_older(before, version, sha256)
+            if before.version == version and self._intact(before):
+                return before, None
+        path = pack_path(ring, name, version)
+        data = view.target(path, MAX_PACK)
+        if sha256_hex(data) != sha256:
+            raise MetadataRefused("has another digest than its ring's index says", where=path, fix="tell the commons")
+        logged = self._logged(view, path, data, (name, version, ring))
+        pack = parse_pack(data, where=path)
+        if (pack.name, pack.version) != (name, version):
+            raise MetadataRefused("is another pack than its path says", where=path, fix="tell the commons")
+        row = LiveRow(name, ring, version, sha256, logged.index, logged.tree_size, self._clock.now_us())
+        return row, pack
+
+    def _newest(self, view: View, name: str, ring: str) -> tuple[int, str]:
+        path = channel_path(ring)
+        try:
+            packs = parse_channel(view.target(path, MAX_CHANNEL), ring, where=path)
+        except NotFound:
+            packs = {}
+        if name not in packs:
+            raise NotFound(f"is not published in ring {ring}", where=f"mesh:{name}@{ring}", fix="check the name")
+        return packs[name]
+
+    def _logged(self, view: View, path: str, data: bytes, named: tuple[str, int, str]) -> Logged:
+        policy, fetcher = self._pins.policy, self._log_fetcher
+        return demand_logged(view, path, data, named, log=self._log, policy=policy, fetcher=fetcher)
+
+    def _intact(self, row: LiveRow) -> bool:
+        path = store_file(self._home, row.sha256)
+        return path.exists() and sha256_hex(read_bounded(path, MAX_PACK)) == row.sha256
+
+    def _demand_resolves(self, fresh: Iterable[tuple[LiveRow, Pack]]) -> None:
+        """Compile what is about to go live, so that a pack that no guard could load never does."""
+        base, grants = base_rules(), read_grants(self._home)
+        for row, pack in fresh:
+            resolve(base, [Subscribed(pack, row.ring, row.log_index)], grants)
+
+    def _edit(self, change: Callable[[list[tuple[str, str]]], list[tuple[str, str]]]) -> None:
+        with file_lock(self._home / "lock", wait=True):
+            pairs = change(list(read_subscriptions(self._home)))
+            write_subscriptions(self._home, dict.fromkeys(pairs))
+
+    def _say(self, *, update: Update | None = None, trouble: InterlockError | None = None) -> None:
+        body: dict[str, object] = {"at": self._clock.now_us(), "ok": trouble is None}
+        if update is not None:
+            body |= {"tree_size": update.tree_size, "timestamp_version": update.timestamp_version}
+        if trouble is not None:
+            body["trouble"] = {"code": trouble.code, "line": str(trouble)}
+        replace(self._home / STATUS, stamped(_STATUS_FORMAT, 1, body))
+
+
+def read_status(home: Path) -> dict[str, object]:
+    """What the last update said: `at`, `ok`, and `trouble` (code, line) or `tree_size`; {} before the first."""
+    path = home / STATUS
+    return unstamped(read_bounded(path, _LIMIT), _STATUS_FORMAT, 1, where=str(path)) if path.exists() else {}
+
+
+def _demand_not_older(before: LiveRow, version: int, sha256: str) -> None:
+    where = f"mesh:{before.pack}@{before.ring}"
+    if version < before.version:
+        raise Rollback(f"offers version {version} after {before.version}", where=where, fix="try another mirror")
+    if version == before.version and sha256 != before.sha256:
+        raise Rollback(f"offers another version {version} than the one in force", where=where, fix="tell the commons")

@@ -1,0 +1,277 @@
+"""Follow a TUF repository: python-tuf decides what to trust; ours are the lock, the durable state and the errors.
+
+An Updater may refresh once, writes without fsync and is alone in its directory. So each poll takes the lock, lets a
+new Updater work on a copy of the trusted metadata, makes what it verified durable, and then names the copy as the
+current state in one atomic write; also after a refusal, since all that the Updater kept by then is verified and is
+the floor below which nothing may fall. A poll that is cut short leaves the state before it.
+
+    DIR/lock   DIR/current.json (which generation)   DIR/gen-7/{root_history/,root.json,timestamp.json,...}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as _dt
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from tuf.api import exceptions as tuf_errors
+from tuf.api.metadata import TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.ngclient.config import UpdaterConfig
+from tuf.ngclient.fetcher import FetcherInterface
+from tuf.ngclient.updater import Updater
+
+from interlock.base.clock import MICROSECONDS
+from interlock.base.errors import InterlockError, one_line
+from interlock.base.fetch import Fetcher, NotFound, TooLarge, Unreachable
+from interlock.base.files import (
+    BadState,
+    NotWritable,
+    file_lock,
+    private_dir,
+    read_bounded,
+    replace,
+    stamped,
+    sync_dir,
+    unstamped,
+)
+from interlock.commons.layout import DELEGATIONS
+from interlock.commons.pack import sha256_hex
+from interlock.transparency.follow import Rollback
+
+__all__ = ["MetadataRefused", "Stale", "UntrustedRoot", "View", "pinned_root", "refreshed"]
+
+MAX_ROOT: Final = 512_000  # bytes
+_CURRENT: Final = "current.json"
+_FORMAT: Final = "interlock-tuf-state"
+_GENERATION: Final = "gen-"
+
+
+class Stale(InterlockError):
+    """Signatures that have ended: nobody vouches that this is still the newest."""
+
+    code = "stale"
+
+
+class MetadataRefused(InterlockError):
+    """Metadata or a file that the commons' keys do not vouch for."""
+
+    code = "metadata-refused"
+
+
+class UntrustedRoot(InterlockError):
+    """A root that is not the one this node was told to trust."""
+
+    code = "untrusted-root"
+
+
+def pinned_root(sha256: str, *, root: bytes | None = None, fetcher: Fetcher | None = None) -> bytes:
+    """The first root's bytes, given or fetched, if their digest is the pinned one.
+
+    Raises: UntrustedRoot; of the fetcher, its own errors.
+    """
+    if root is None:
+        if fetcher is None:
+            raise ValueError("pinned_root needs the root's bytes or a fetcher")
+        root = fetcher.fetch("metadata/1.root.json", max_length=MAX_ROOT)
+    found = sha256_hex(root)
+    if found != sha256:
+        raise UntrustedRoot(
+            f"has digest {found}, and {one_line(sha256, 80)} is trusted",
+            where="root",
+            fix="get the digest from a keyholder, not from the mirror",
+        )
+    return root
+
+
+class View:
+    """One verified state of a commons: all that is read through it belongs to one snapshot."""
+
+    def __init__(self, updater: Updater, directory: Path) -> None:
+        self._updater = updater
+        self._dir = directory
+        trusted = updater._trusted_set
+        self.root_version = trusted.root.version
+        self.timestamp_version = trusted.timestamp.version
+        self.snapshot_version = trusted.snapshot.version
+        self.timestamp_expires_us = int(trusted.timestamp.expires.timestamp()) * MICROSECONDS
+
+    def target(self, path: str, max_length: int) -> bytes:
+        """The bytes of a signed target.
+
+        Raises: NotFound, where no role names it; TooLarge; MetadataRefused; Stale; Unreachable.
+        """
+        with _translated(f"targets/{path}"):
+            info = self._updater.get_targetinfo(path)
+            if info is None:
+                raise NotFound("is not in the commons", where=path)
+            if info.length > max_length:
+                raise TooLarge(f"is larger than {max_length} bytes", where=path)
+            return self._download(info)
+
+    def metadata(self) -> dict[str, bytes]:
+        """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
+        with _translated("metadata"):
+            for patterns, _ in DELEGATIONS.values():
+                self._updater.get_targetinfo(patterns[0].replace("*", "-"))
+        trusted = self._updater._trusted_set
+        files = {p.name: p.read_bytes() for p in (self._dir / "root_history").glob("*.root.json")}
+        for role in ("snapshot", "targets", *DELEGATIONS):
+            if role in trusted:
+                files[f"{trusted[role].version}.{role}.json"] = (self._dir / f"{role}.json").read_bytes()
+        files["timestamp.json"] = (self._dir / "timestamp.json").read_bytes()
+        return files
+
+    def listed(self) -> dict[str, TargetFile]:
+        """Every target that a loaded role names, by path; after `metadata`, that is every target."""
+        trusted = self._updater._trusted_set
+        found: dict[str, TargetFile] = {}
+        for role in ("targets", *DELEGATIONS):
+            signed = trusted.get(role)
+            if isinstance(signed, Targets):
+                found.update(signed.targets)
+        return found
+
+    def _download(self, info: TargetFile) -> bytes:
+        with tempfile.TemporaryDirectory(dir=self._dir) as staging:
+            path = self._updater.download_target(info, os.path.join(staging, "target"))
+            data = Path(path).read_bytes()
+        info.verify_length_and_hashes(data)
+        return data
+
+
+@contextlib.contextmanager
+def refreshed(directory: Path, fetcher: Fetcher, *, bootstrap: bytes, now_us: int) -> Iterator[View]:
+    """Refresh the trusted metadata in `directory` and read targets of that state while the block runs.
+
+    Raises: Rollback, Stale, MetadataRefused, TooLarge, Unreachable, Locked, NotWritable, BadState.
+    """
+    private_dir(directory)
+    with file_lock(directory / "lock"):
+        generation = _generation(directory)
+        with tempfile.TemporaryDirectory(prefix=".staging-", dir=directory) as holder:
+            staging = Path(holder) / "metadata"
+            if generation:
+                shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True)
+            else:
+                staging.mkdir()
+            try:
+                yield _refresh(staging, fetcher, bootstrap, now_us)
+            finally:
+                _commit(directory, generation, staging)
+
+
+def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int) -> View:
+    with _translated("metadata"):
+        updater = Updater(
+            str(staging),
+            "metadata/",
+            target_base_url="targets/",
+            fetcher=_Adapter(fetcher),
+            config=UpdaterConfig(max_root_rotations=64, root_max_length=MAX_ROOT),
+            bootstrap=bootstrap,
+        )
+        # python-tuf reads the wall clock once, here; the time is our argument (specification 5.1: one for all).
+        updater._trusted_set.reference_time = _dt.datetime.fromtimestamp(now_us / MICROSECONDS, tz=_dt.UTC)
+        updater.refresh()
+        return View(updater, staging)
+
+
+class _Adapter(FetcherInterface):
+    """Our fetcher as python-tuf's; what it raises travels inside python-tuf's errors as their cause."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        raise AssertionError("every fetch has a limit, and this one has none")
+
+    @contextlib.contextmanager
+    def download_file(self, url: str, max_length: int) -> Iterator[IO[bytes]]:
+        with tempfile.TemporaryFile() as file:
+            file.write(self.download_bytes(url, max_length))
+            file.seek(0)
+            yield file
+
+    def download_bytes(self, url: str, max_length: int) -> bytes:
+        try:
+            return self._fetcher.fetch(url, max_length=max_length)
+        except NotFound as e:
+            raise tuf_errors.DownloadHTTPError(str(e), 404) from e
+        except TooLarge as e:
+            raise tuf_errors.DownloadLengthMismatchError(str(e)) from e
+        except InterlockError as e:
+            raise tuf_errors.DownloadError(str(e)) from e
+
+
+@contextlib.contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Say python-tuf's errors as ours, one line each."""
+    try:
+        yield
+    except (tuf_errors.DownloadError, tuf_errors.RepositoryError) as e:
+        raise _as_ours(e, where) from None
+    except OSError as e:
+        raise NotWritable(f"state cannot be kept ({e.strerror or type(e).__name__})", where=where) from None
+
+
+def _as_ours(e: Exception, where: str) -> InterlockError:
+    text = one_line(str(e), 300) or type(e).__name__
+    if isinstance(e, tuf_errors.DownloadHTTPError):
+        return Unreachable(f"misses a file of the commons ({text})", where=where, fix="try another mirror")
+    if isinstance(e, tuf_errors.DownloadError):
+        return e.__cause__ if isinstance(e.__cause__, InterlockError) else Unreachable(text, where=where)
+    if isinstance(e, tuf_errors.ExpiredMetadataError):
+        return Stale(text, where=where, fix="the commons has to sign anew; try another mirror, and check the clock")
+    if isinstance(e, tuf_errors.BadVersionNumberError):
+        return Rollback(f"is older than what was seen before ({text})", where=where, fix="try another mirror")
+    return MetadataRefused(f"does not verify ({text})", where=where, fix="try another mirror")
+
+
+def _generation(directory: Path) -> int:
+    path = directory / _CURRENT
+    if not path.exists():
+        return 0
+    body = unstamped(read_bounded(path, 4096), _FORMAT, 1, where=str(path))
+    number = body.get("generation")
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise BadState("names no generation", where=str(path))
+    if not (directory / f"{_GENERATION}{number}").is_dir():
+        raise BadState("names a generation that is gone", where=str(path), fix="restore it, or run mesh init anew")
+    return number
+
+
+def _commit(directory: Path, generation: int, staging: Path) -> None:
+    kept = _files(staging)
+    if not kept or (generation and _files(directory / f"{_GENERATION}{generation}") == kept):
+        return
+    target = directory / f"{_GENERATION}{generation + 1}"
+    shutil.rmtree(target, ignore_errors=True)
+    _make_durable(staging)
+    try:
+        staging.rename(target)
+    except OSError as e:
+        raise NotWritable(f"state cannot be kept ({e.strerror})", where=str(directory)) from None
+    sync_dir(directory)
+    replace(directory / _CURRENT, stamped(_FORMAT, 1, {"generation": generation + 1}))
+    for old in directory.glob(f"{_GENERATION}*"):
+        if old != target:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def _make_durable(directory: Path) -> None:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as f:
+                os.fsync(f.fileno())
+        elif path.is_dir():
+            sync_dir(path)
+    sync_dir(directory)

@@ -1,0 +1,36 @@
+"""The commons as a server: the static files of its public directory; and the loop that keeps its signatures fresh."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+
+from interlock.base.errors import InterlockError
+from interlock.commons.publish import Publisher
+from interlock.node.roles.static import static_routes
+
+__all__ = ["RENEW_EVERY_S", "app", "keep_fresh"]
+
+log = logging.getLogger("interlock.commons")
+
+RENEW_EVERY_S: Final = 6 * 3600.0  # a quarter of a timestamp's life
+
+
+def app(public: Path) -> Starlette:
+    """Serves `metadata/` and `targets/` below the commons' public directory, and nothing else."""
+    mounts = {"/metadata": public / "metadata", "/targets": public / "targets"}
+    return Starlette(routes=static_routes(mounts, lambda path: path == "metadata/timestamp.json"))
+
+
+def keep_fresh(publisher: Publisher, stop: threading.Event, *, every_s: float = RENEW_EVERY_S) -> None:
+    """Renew snapshot and timestamp until `stop` is set; a failure is said and tried again at the next turn."""
+    while not stop.is_set():
+        try:
+            publisher.renew()
+        except InterlockError as e:
+            log.error("commons not renewed: %s", e)
+        stop.wait(every_s)

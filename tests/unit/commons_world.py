@@ -1,0 +1,171 @@
+"""A whole commons in a temporary directory, with real keys, a real log and real witnesses, for tests to publish in.
+
+No mocks: the log is a `Log` on files, the witnesses are `Witness`es asked in-process, members read the directories
+through fetchers. Randomness is a counter and time a ManualClock, so a world is the same at each run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from interlock.base.clock import ManualClock
+from interlock.base.fetch import DirectoryFetcher, Fetcher
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.commons.ceremony import Holder, draft_root, finish_root, sign_root
+from interlock.commons.mirror import Mirror
+from interlock.commons.pack import Pack, build_pack
+from interlock.commons.pins import init_node
+from interlock.commons.publish import Publisher, create_commons, make_commons_keys
+from interlock.commons.subscribe import Subscriber
+from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.log import Log, open_log
+from interlock.transparency.note import NoteSigner, encode_note, parse_note
+from interlock.transparency.policy import TlogPolicy, parse_policy
+from interlock.transparency.witness import Witness, add_checkpoint_request, parse_cosignatures, parse_size
+
+ORIGIN = "log.example/packs"
+HOLDERS = ("ada", "ben", "cleo")
+
+
+def seed(name: str) -> Ed25519Signer:
+    """A key that has the same bytes at each run."""
+    return Ed25519Signer(hashlib.sha256(f"test key {name}".encode()).digest())
+
+
+class Counter:
+    """Randomness that is none: each call's bytes follow from its number."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, size: int) -> bytes:
+        self.calls += 1
+        return hashlib.shake_128(b"rng %d" % self.calls).digest(size)
+
+
+def rule(name: str, word: str, *, verdict: str = "block", reason: str = "") -> dict[str, object]:
+    """A rule of a policy that meets commands holding a word, with its examples."""
+    return {
+        "id": name,
+        "when": {"arg": "command", "contains": word},
+        "verdict": verdict,
+        "reason": reason or f"{word} is not for agents",
+        "attributed_to": "command",
+        "examples": {
+            "fires": [{"action": "Bash", "args": {"command": f"run {word} now"}}],
+            "passes": [{"action": "Bash", "args": {"command": "ls"}}],
+        },
+    }
+
+
+def pack(version: int = 1, *, name: str = "team", words: tuple[str, ...] = ("zap",)) -> Pack:
+    rules = [rule(f"team.{word}", word) for word in words]
+    return build_pack(name, version, rules, licence="Apache-2.0", authors=["A. Author <a@example.org>"])
+
+
+class TestLog:
+    """A log with two witnesses; `append` is what a publisher calls, and counts its calls."""
+
+    __test__ = False
+
+    def __init__(self, log: Log, root: Path, clock: ManualClock, *, witnessed: bool = True) -> None:
+        self.log = log
+        self.public = root / "public"
+        self.calls: list[bytes] = []
+        cosigners = [Cosigner(f"w{i}.example", seed(f"witness {i}")) for i in (1, 2)]
+        self._keys = {ORIGIN: [NoteSigner(ORIGIN, seed("log")).key]}
+        self._witnesses = (
+            [Witness(root / f"witness-{c.name}", c, self._keys, clock) for c in cosigners] if witnessed else []
+        )
+
+    def append(self, entry: bytes) -> bytes:
+        self.calls.append(entry)
+        (index,) = self.log.append([entry])
+        note = self.log.integrate()
+        note = self._cosigned(note)
+        self.log.publish(note)
+        return self.log.prove(index, note).data
+
+    def _cosigned(self, note: bytes) -> bytes:
+        parsed = parse_note(note)
+        for witness in self._witnesses:
+            old = 0
+            while True:
+                proof = self.log.consistency(old, self.log.size)
+                answer = witness.process(add_checkpoint_request(old, proof, note))
+                if answer.status != 409:
+                    break
+                old = parse_size(answer.body)
+            assert answer.status == 200, answer
+            parsed = parsed.plus(parse_cosignatures(answer.body))
+        return encode_note(parsed)
+
+
+def log_policy() -> bytes:
+    """What members pin: the log's key, and both witnesses."""
+    lines = [f"log {NoteSigner(ORIGIN, seed('log')).key.text}"]
+    for i in (1, 2):
+        lines.append(f"witness w{i} {Cosigner(f'w{i}.example', seed(f'witness {i}')).key.text}")
+    lines += ["group both all w1 w2", "quorum both"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+class World:
+    """The commons at `home`, its log, and what members need of both."""
+
+    def __init__(self, home: Path, log: TestLog, clock: ManualClock) -> None:
+        self.home = home
+        self.clock = clock
+        self.log = log
+        self.public = home / "commons" / "public"
+        self.policy: TlogPolicy = parse_policy(log_policy())
+        online = make_commons_keys(home / "commons", Counter())
+        self.root = root_of(online, clock)
+        create_commons(home / "commons", self.root, clock.now_us())
+        self.publisher = Publisher(home / "commons", log.append, self.policy, clock)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.root).hexdigest()
+
+    def member(self, name: str, fetcher: Fetcher | None = None, log: Fetcher | None = None) -> Subscriber:
+        """An initialised node that reads the commons itself, or what it is given in its place."""
+        home = self.home / name
+        init_node(home, log_policy=log_policy(), root=self.root)
+        return Subscriber(
+            home,
+            fetcher or DirectoryFetcher(self.public),
+            self.clock,
+            log=log or DirectoryFetcher(self.log.public),
+        )
+
+    def mirror(self, name: str = "mirror") -> Mirror:
+        pins = init_node(self.home / f"{name}-pins", log_policy=log_policy(), root=self.root)
+        log = DirectoryFetcher(self.log.public)
+        return Mirror(self.home / name, DirectoryFetcher(self.public), pins, self.clock, log=log)
+
+
+def root_of(online: Mapping[str, Ed25519Verifier], clock: ManualClock) -> bytes:
+    """A root that two of three keyholders signed."""
+    holders = [Holder(name, seed(f"holder {name}").verifier) for name in HOLDERS]
+    draft = draft_root(holders, online, threshold=2, now_us=clock.now_us())
+    for name in HOLDERS[:2]:
+        draft = sign_root(draft, seed(f"holder {name}"))
+    return finish_root(draft)
+
+
+@contextmanager
+def world(tmp_path: Path) -> Iterator[World]:
+    clock = ManualClock()
+    with open_log(tmp_path / "log", NoteSigner(ORIGIN, seed("log"))) as log:
+        yield World(tmp_path, TestLog(log, tmp_path / "log", clock), clock)
+
+
+def status(home: Path) -> dict[str, object]:
+    body = json.loads((home / "status.json").read_text())
+    assert isinstance(body, dict)
+    return body

@@ -1,0 +1,275 @@
+"""Publishing: six steps in their order, each of which may be the last before a crash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.base.errors import InterlockError
+from interlock.base.files import file_lock
+from interlock.base.keys import BadKey
+from interlock.commons import publish as publish_module
+from interlock.commons.indicators import BadCatalog, build_catalog, indicator_pack
+from interlock.commons.journal import Journal, dump_journal, parse_journal
+from interlock.commons.pack import BadPack, build_pack
+from interlock.commons.publish import FailedExamples, Published, UnfinishedPublish
+from interlock.commons.repository import Repository
+from interlock.commons.signers import RoleSigner
+from interlock.transparency.entry import LogEntry, known_entry
+from tests.unit.commons_world import World, pack, rule, seed, world
+
+
+@pytest.fixture
+def commons(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def _files(directory: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(directory)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(directory.rglob("*"))
+        if p.is_file()
+    }
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing of ours catches it."""
+
+
+def test_a_pack_is_published_in_one_go(commons: World) -> None:
+    done = commons.publisher.publish(pack(), "stable")
+    assert (done.entry.name, done.entry.version, done.entry.ring) == ("team", 1, "stable")
+    assert done.entry.sha256 == pack().digest
+    assert (done.log_index, done.tree_size) == (0, 1)
+    assert (done.snapshot_version, done.timestamp_version) == (2, 2)
+    assert known_entry(commons.log.calls[0]) == done.entry
+
+
+def test_the_timestamp_is_written_last_and_the_log_is_asked_first(
+    commons: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def noted(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            order.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for name in ("add_targets", "snapshot", "timestamp"):
+        noted(Repository, name)
+    noted(commons.publisher, "_append")
+    commons.publisher.publish(pack(), "stable")
+    assert order == ["_append", "add_targets", "snapshot", "timestamp"]
+
+
+def _crash_points(publisher: object, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Die at the `at`-th durable write of a publish (0 is the first), before or after it took effect."""
+    count = [0]
+    real_replace: Callable[..., object] = vars(publish_module)["replace_file"]
+
+    def dying(real: Callable[..., object], before: bool) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            if count[0] == at and before:
+                raise Killed
+            result = real(*args, **kwargs)
+            if count[0] == at:
+                raise Killed
+            count[0] += 1
+            return result
+
+        return call
+
+    monkeypatch.setattr(publish_module, "replace_file", dying(real_replace, False))
+    monkeypatch.setattr(publisher, "_append", dying(publisher._append, False))  # type: ignore[attr-defined]
+    for name in ("add_targets", "snapshot", "timestamp", "_write"):
+        monkeypatch.setattr(Repository, name, dying(getattr(Repository, name), name == "_write"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Published, dict[str, str]]:
+    with world(tmp_path_factory.mktemp("undisturbed")) as commons:
+        done = commons.publisher.publish(pack(), "stable")
+        return done, _files(commons.public)
+
+
+LOGGED = 2  # the writes before which the journal has no proof: its beginning, and the log's own
+WRITES = 12
+
+
+@pytest.mark.parametrize("at", range(WRITES))
+def test_a_publish_killed_anywhere_ends_the_same_once_resumed(
+    commons: World, undisturbed: tuple[Published, dict[str, str]], at: int
+) -> None:
+    killed = False
+    with pytest.MonkeyPatch.context() as patch:
+        _crash_points(commons.publisher, patch, at)
+        try:
+            commons.publisher.publish(pack(), "stable")
+        except Killed:
+            killed = True
+    if at >= LOGGED:  # until the journal has the proof, a witness may cosign anew, at another time
+        commons.clock.advance(3600)
+    done = commons.publisher.resume()
+    assert killed
+    assert done == undisturbed[0]
+    assert _files(commons.public) == undisturbed[1]
+    assert commons.log.log.size == 1
+
+
+def test_there_are_as_many_crash_points_as_the_test_above_visits(
+    commons: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _crash_points(commons.publisher, monkeypatch, WRITES)
+    commons.publisher.publish(pack(), "stable")
+
+
+def test_the_same_pack_again_gives_the_same_answer_and_no_second_entry(commons: World) -> None:
+    first = commons.publisher.publish(pack(), "stable")
+    commons.clock.advance(60)
+    assert commons.publisher.publish(pack(), "stable") == first
+    assert commons.log.log.size == 1
+
+
+def test_an_unfinished_publish_holds_the_next_one_up(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_log(entry: bytes) -> bytes:
+        raise InterlockError("log is away")
+
+    append = commons.publisher._append
+    monkeypatch.setattr(commons.publisher, "_append", no_log)
+    with pytest.raises(InterlockError, match="log is away"):
+        commons.publisher.publish(pack(), "stable")
+    with pytest.raises(UnfinishedPublish):
+        commons.publisher.publish(pack(name="other"), "stable")
+    with pytest.raises(UnfinishedPublish):
+        commons.publisher.renew()
+    monkeypatch.setattr(commons.publisher, "_append", append)
+    commons.publisher.abandon()
+    assert commons.publisher.publish(pack(name="other"), "stable").log_index == 0
+
+
+def test_what_the_log_has_cannot_be_abandoned(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Repository, "snapshot", die)
+        with pytest.raises(Killed):
+            commons.publisher.publish(pack(), "stable")
+    with pytest.raises(UnfinishedPublish, match="stands in the log"):
+        commons.publisher.abandon()
+    assert commons.publisher.resume() is not None
+
+
+def test_a_proof_that_members_would_refuse_is_not_published(commons: World) -> None:
+    commons.log._witnesses = []
+    before = _files(commons.public)
+    with pytest.raises(InterlockError, match="not the quorum"):
+        commons.publisher.publish(pack(), "stable")
+    assert _files(commons.public) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_version_that_is_not_newer_is_refused(commons: World, version: int) -> None:
+    commons.publisher.publish(pack(2), "stable")
+    with pytest.raises(BadPack, match="2 is out in stable"):
+        commons.publisher.publish(pack(version, words=("other",)), "stable")
+    assert commons.log.log.size == 1
+
+
+def test_a_pack_whose_example_does_not_fire_is_refused_before_the_log_hears_of_it(commons: World) -> None:
+    bad = rule("team.zap", "zap")
+    bad["examples"] = {
+        "fires": [{"action": "Bash", "args": {"command": "ls"}}],
+        "passes": [{"action": "Bash", "args": {"command": "ls"}}],
+    }
+    wrong = build_pack("team", 1, [bad], licence="MIT", authors=["A"])
+    with pytest.raises(FailedExamples, match=r"team\.zap"):
+        commons.publisher.publish(wrong, "stable")
+    assert commons.log.calls == []
+
+
+def test_a_key_that_clients_would_not_take_is_refused(commons: World) -> None:
+    with pytest.raises(BadKey, match="not the key of role stable"):
+        commons.publisher.publish(pack(), "stable", signer=RoleSigner(seed("stranger")))
+
+
+def test_an_unknown_ring_is_the_caller_s_mistake(commons: World) -> None:
+    with pytest.raises(ValueError, match="not a ring"):
+        commons.publisher.publish(pack(), "gold")
+
+
+def test_two_publishers_of_one_commons_exclude_each_other(commons: World) -> None:
+    with file_lock(commons.home / "commons" / "lock"), pytest.raises(InterlockError, match="another process"):
+        commons.publisher.publish(pack(), "stable")
+
+
+def test_online_keys_are_files_that_only_their_owner_reads(commons: World) -> None:
+    keys = sorted((commons.home / "commons" / "keys").iterdir())
+    assert [p.name for p in keys] == sorted(
+        f"{r}.key" for r in ("beta", "canary", "reviewed", "snapshot", "stable", "targets", "tasks", "timestamp")
+    )
+    assert {p.stat().st_mode & 0o777 for p in keys} == {0o600}
+    keys[0].chmod(0o644)
+    with pytest.raises(BadKey, match="read by others"):
+        commons.publisher.publish(pack(), "beta")
+
+
+def test_an_indicator_pack_is_signed_by_the_reviewer_and_named_by_its_ring(commons: World) -> None:
+    made = indicator_pack("indicator-hosts", 1, ["host:" + "ab" * 32], authors=["R"], organisations=3)
+    done = commons.publisher.publish(made, "stable")
+    reviewer = (commons.home / "commons" / "keys" / "reviewed.key").read_text()
+    assert done.entry.by in reviewer
+    assert commons.publisher._repository.versions()["reviewed"] == 2
+    assert commons.publisher._repository.versions()["stable"] == 2
+
+
+def test_a_catalog_is_published_before_it_opens_and_never_changes(commons: World) -> None:
+    opens = commons.clock.now_us() + 60_000_000
+    catalog = build_catalog("task-1", opens_at=opens, rules=["fs.destroy"])
+    first = commons.publisher.publish_catalog(catalog)
+    assert first.entry.name == "task-1"
+    assert first.entry.ring == "tasks"
+    other = build_catalog("task-1", opens_at=opens, rules=["fs.destroy", "vcs.force_push"])
+    with pytest.raises(BadCatalog, match="never changes"):
+        commons.publisher.publish_catalog(other)
+    commons.clock.advance(61)
+    with pytest.raises(BadCatalog, match="opens in the past"):
+        commons.publisher.publish_catalog(build_catalog("task-2", opens_at=opens, rules=["a"]))
+
+
+def test_renewing_signs_anew_and_changes_no_target(commons: World) -> None:
+    commons.publisher.publish(pack(), "stable")
+    before = commons.publisher._repository.versions()
+    commons.clock.advance(12 * 3600)
+    commons.publisher.renew()
+    after = commons.publisher._repository.versions()
+    assert (after["timestamp"], after["snapshot"]) == (before["timestamp"] + 1, before["snapshot"] + 1)
+    assert after["stable"] == before["stable"]
+    commons.clock.advance(60 * 86400)
+    commons.publisher.renew()
+    assert commons.publisher._repository.versions()["stable"] == before["stable"] + 1
+
+
+def test_a_journal_reads_back_as_it_was_written() -> None:
+    entry = LogEntry("team", 1, "stable", "ab" * 32, "ed25519:" + "00" * 32, 7)
+    journal = Journal("targets", entry, b"\x00data", "packs/x.json", "stable", {"stable": 1}, b"proof", "cd")
+    assert parse_journal(dump_journal(journal), where="j") == journal
+
+
+@pytest.mark.parametrize("old", ['"step": "begun"', '"entry": "{', '"base": {', '"data": "'])
+def test_a_damaged_journal_is_said_in_one_line(old: str) -> None:
+    entry = LogEntry("team", 1, "stable", "ab" * 32, "ed25519:" + "00" * 32, 7)
+    text = dump_journal(Journal("begun", entry, b"d", "p.json", "stable", {"stable": 1})).decode()
+    assert old in text
+    for new in (old.replace('"', '"x', 1), old + "!"):
+        with pytest.raises(InterlockError) as caught:
+            parse_journal(text.replace(old, new).encode(), where="journal.json")
+        assert caught.value.code in ("bad-state", "newer-format")
