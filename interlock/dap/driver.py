@@ -21,7 +21,7 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import TooLarge, Unreachable
+from interlock.base.fetch import Unreachable
 from interlock.dap.backend import VdafError
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
 from interlock.dap.drafts import ReportError, Role
@@ -112,17 +112,17 @@ class Driver:
 
     def _drive_task(self, held: AggregatorTask, progress: Progress) -> None:
         task_id = held.task.task_id
-        for _ in range(JOBS_A_PASS):
-            if self._stopped or not self._make_job(held):
-                break
-            progress.jobs_made += 1
         try:
+            for _ in range(JOBS_A_PASS):
+                if self._stopped or not self._make_job(held):
+                    break
+                progress.jobs_made += 1
             for job in self._storage.pending_jobs(task_id, JOBS_A_PASS):
                 progress.jobs_done += not self._stopped and self._run_job(held, job)
             for collection in self._storage.open_collections(task_id, JOBS_A_PASS):
                 progress.collections_moved += not self._stopped and self._move(held, collection)
-        except (Unreachable, TooLarge, Malformed) as e:
-            _log.warning("the helper cannot be worked with now: %s", e)
+        except InterlockError as e:  # most often a helper that does not answer; the other tasks go on
+            _log.warning("task %s cannot be worked on now: %s", to_b64url(task_id), e)
             progress.trouble = e
 
     # aggregation

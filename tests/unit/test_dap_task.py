@@ -26,7 +26,7 @@ from interlock.node.storage.dap_tasks import TaskDirectory
 from tests.unit.dap_world import VDAF_CONFIG, configuration
 
 
-def held(**changes: object) -> AggregatorTask:
+def held() -> AggregatorTask:
     task = task_of(configuration(), demo=True)
     return AggregatorTask(task, b"v" * 32, HpkeConfig(9, 32, 1, 1, b"k" * 32))
 
@@ -129,6 +129,13 @@ def test_a_catalogs_digest_of_another_size_is_our_callers_mistake() -> None:
         )
     with pytest.raises(ValueError, match="32 bytes"):
         AggregatorTask(task_of(configuration(least=10)), b"short", held().collector)
+
+
+def test_a_collector_whose_key_cannot_be_sealed_to_is_refused() -> None:
+    good = held()
+    for wrong in (HpkeConfig(9, 16, 1, 1, b"k" * 32), HpkeConfig(9, 32, 1, 1, b"k" * 31)):
+        with pytest.raises(TaskRefused, match="collector"):
+            dataclasses.replace(good, collector=wrong)
 
 
 def test_verification_keys_differ_by_task_and_secret() -> None:
