@@ -14,11 +14,6 @@ from typing import Any, Final
 from interlock.base.canonical import NotCanonical, parse_json
 from interlock.engine.policy.problems import BadPolicy, shown
 
-try:
-    import yaml
-except ImportError:  # pragma: no cover - a test removes it in a process of its own
-    yaml = None  # type: ignore[assignment]
-
 __all__ = ["MAX_BYTES", "MAX_NESTING", "MAX_YAML_BYTES", "demand_plain", "plain_values"]
 
 MAX_BYTES: Final = 1 << 20  # a policy file
@@ -54,14 +49,16 @@ def _from_json(data: bytes, where: str) -> object:
 
 
 def _from_yaml(data: bytes, where: str) -> object:
-    if yaml is None:
+    try:
+        import yaml  # here: it is optional, and most policies are JSON
+    except ImportError:
         raise BadPolicy(
             "is YAML, and PyYAML is not installed", where=where, fix="pip install 'interlock[yaml]', or write JSON"
-        )
+        ) from None
     if len(data) > MAX_YAML_BYTES:
         raise BadPolicy(f"is larger than {MAX_YAML_BYTES} bytes of YAML", where=where, fix="write it as JSON")
     try:
-        return yaml.load(data.decode("utf-8"), _loader())
+        return yaml.load(data.decode("utf-8"), _loader())  # noqa: S506 - a SafeLoader, made stricter
     except UnicodeDecodeError as e:
         raise BadPolicy(f"is not UTF-8 (byte {e.start})", where=where, fix="save it as UTF-8") from None
     except yaml.MarkedYAMLError as e:
@@ -76,7 +73,9 @@ def _from_yaml(data: bytes, where: str) -> object:
 
 
 def _loader() -> Any:
-    """A SafeLoader that refuses what JSON has not. Made here, since the class exists only where PyYAML does."""
+    """A SafeLoader that refuses what JSON has not; a class made here, since its base exists only where PyYAML does."""
+    import yaml
+
     bad = yaml.constructor.ConstructorError
 
     class Loader(yaml.SafeLoader):
