@@ -48,9 +48,9 @@ class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`
 
     def __init__(self, principal: str | None = None, parent_principal: str | None = None) -> None:
         outer = _SPAN.get() if principal is None else None
-        self.id: Final = os.urandom(8).hex()
-        self.principal: Final = outer.principal if outer else principal
-        self.parent_principal: Final = parent_principal or (outer.parent_principal if outer else None)
+        self.id: Final[str] = os.urandom(8).hex()
+        self.principal: Final[str | None] = outer.principal if outer else principal
+        self.parent_principal: Final[str | None] = parent_principal or (outer.parent_principal if outer else None)
 
     def __enter__(self) -> span:
         _STACK.set((*_STACK.get(), _SPAN.get()))

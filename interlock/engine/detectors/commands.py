@@ -18,6 +18,7 @@ _PROGRAMS: Final = frozenset(
     {"aria2c", "axel", "curl", "ftp", "http", "https", "lftp", "nc", "ncat", "netcat"}
     | {"rsync", "scp", "sftp", "ssh", "telnet", "wget", "xh"}
 )
+_COPIERS: Final = frozenset({"git", "rsync", "scp"})  # a host is written HOST:PATH, anything else is a local path
 _GIT: Final = frozenset({"clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"})
 # options whose value is a file, a header or data, and no host
 _VALUED: Final = frozenset(
@@ -58,6 +59,8 @@ def hosts_in_command(command: str) -> Iterator[str]:
         for word in words:
             if not skip:
                 yield from _hosts(word, program)
+                if program == "ssh" and not word.startswith("-"):
+                    break  # the rest is the remote command
             skip = word in _VALUED and program != "git"
 
 
@@ -88,8 +91,7 @@ def _hosts(word: str, program: str) -> Iterator[str]:
         return
     if word.startswith("-"):
         return
-    scp = _SCP.match(word) if program in ("git", "rsync", "scp", "ssh") else None
-    named = scp or (_NAMED.match(word) if program != "git" else None)
+    named = (_SCP if program in _COPIERS else _NAMED).match(word)
     if named and not _VERSION.match(named.group(1)):
         yield from _normal(named.group(1))
 

@@ -27,6 +27,7 @@ _GROUP: Final = re.compile(r"\d+")
 _SSN: Final = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])", re.ASCII)
 _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}(?![A-Za-z0-9])", re.ASCII)
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
+_DOUBLED: Final = {str(d): sum(divmod(2 * d, 10)) for d in range(10)}  # twice a digit, its digits added up
 _IBAN_LENGTHS: Final = {
     country: size
     for size, countries in {
@@ -130,8 +131,8 @@ def _card_end(run: str, groups: list[tuple[int, int]], first: int) -> int | None
 def _is_card(digits: str) -> bool:
     if len(digits) < 13 or not digits.isdecimal():
         return False
-    plain = "".join(str(int(c)) for c in digits)
-    return len(plain) in _lengths(plain) and _luhn(plain) and len(set(plain)) > 1
+    plain = digits if digits.isascii() else "".join(str(int(c)) for c in digits)
+    return len(plain) in _lengths(plain) and _luhn(plain)
 
 
 def _lengths(plain: str) -> tuple[int, ...]:
@@ -153,8 +154,7 @@ def _lengths(plain: str) -> tuple[int, ...]:
 
 
 def _luhn(plain: str) -> bool:
-    doubled = (int(c) * 2 for c in plain[-2::-2])
-    return (sum(int(c) for c in plain[-1::-2]) + sum(d - 9 if d > 9 else d for d in doubled)) % 10 == 0
+    return (sum(map(int, plain[-1::-2])) + sum(map(_DOUBLED.__getitem__, plain[-2::-2]))) % 10 == 0
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:

