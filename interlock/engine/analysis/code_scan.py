@@ -69,7 +69,7 @@ _MAX: Final = 64 * 1024
 
 
 class Act(NamedTuple):
-    """One thing the code would do: "code" (text for a shell), "argv", "delete", "delete-tree", "write", "read", "fork"."""
+    """One thing the code would do: `kind` is code (for a shell), argv, delete, delete-tree, write, read or fork."""
 
     kind: str
     texts: tuple[str, ...]

@@ -54,7 +54,10 @@ def _shell(walk: Walk, call: Call) -> Arg | None:
         return _with_positional(walk, call, args[k], args[k + 2 :]) if k < len(args) else None
     if k < len(args) and not from_stdin:
         return _script(walk, call, args[k], args[k + 1 :])
-    return walk.code(call.stdin, call.program) if call.stdin is not None else None
+    if call.stdin is None:
+        return Arg(UNKNOWN, taint="shell")
+    out = walk.code(call.stdin, call.program)
+    return out if call.stdin.known else Arg(UNKNOWN, taint="shell")
 
 
 def _with_positional(walk: Walk, call: Call, code: Arg, rest: tuple[Arg, ...]) -> Arg:
@@ -77,8 +80,8 @@ def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | N
 
 
 def _language(walk: Walk, call: Call) -> Arg | None:
-    name = call.program if call.program in _LANGUAGES else re.sub(r"[\d.]+$", "", call.program)
-    options = _LANGUAGES.get(name, ("-c", "-e"))
+    name = call.program
+    options = _LANGUAGES[name]
     args = call.args
     ran = False
     for k, arg in enumerate(args):
@@ -226,7 +229,8 @@ def _git(walk: Walk, call: Call) -> Arg | None:
     for a, b in itertools.pairwise(args):
         m = _GIT_COMMANDS.match(b.text) if a.text in ("-c", "--config-env") else None
         if m:
-            _git_command(walk, m.group(2), bool(m.group(1)))
+            following = _after_alias(args, m.group(1)) if m.group(1) else ()
+            _git_command(walk, " ".join([m.group(2), *(a.text for a in following)]), bool(m.group(1)))
     texts = [a.text for a in args]
     for words in (["submodule", "foreach"], ["bisect", "run"], ["rebase", "--exec"], ["rebase", "-x"]):
         if words[0] in texts and words[1] in texts:
@@ -245,6 +249,20 @@ def _git(walk: Walk, call: Call) -> Arg | None:
         if value is not None and " " in value.text:
             walk.code(value, "git")
     return None
+
+
+def _after_alias(args: tuple[Arg, ...], alias: str) -> tuple[Arg, ...]:
+    """What follows the alias where the same command line uses it."""
+    texts = [a.text for a in args]
+    return args[texts.index(alias) + 1 :] if alias in texts else ()
+
+
+def _iex(walk: Walk, call: Call) -> Arg | None:
+    """PowerShell's Invoke-Expression: what it is given runs."""
+    for code in (call.stdin, *call.args):
+        if code is not None and code.taint in ("net", "decoded"):
+            walk.unreadable(code, call.program)
+    return UNKNOWN_ARG
 
 
 def _git_command(walk: Walk, value: str, alias: bool) -> None:
@@ -288,6 +306,8 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "rvim"), _editor),
     **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
     "git": _git,
+    "iex": _iex,
+    "invoke-expression": _iex,
     "gsed": _sed,
     "gtar": _tar,
     "man": _man,

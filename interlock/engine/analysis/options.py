@@ -18,7 +18,11 @@ class Options(NamedTuple):
     operands: tuple[Arg, ...]
 
     def has(self, *names: str) -> bool:
-        return any(name in self.flags for name in names)
+        """Whether one of `names` was given; GNU programs and git accept a long option cut short (`--forc`)."""
+        if any(name in self.flags for name in names):
+            return True
+        short = [f for f in self.flags if len(f) > 5 and f[:2] == "--"]
+        return any(name.startswith(f) for f in short for name in names)
 
 
 def split(args: Sequence[Arg], short: str = "", long: Sequence[str] = (), *, leading: bool = False) -> Options:

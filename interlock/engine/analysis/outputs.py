@@ -17,7 +17,24 @@ __all__ = ["printed"]
 
 _FORMAT: Final = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 _MAX: Final = 64 * 1024
-_DOWNLOADERS: Final = frozenset({"curl", "wget", "http", "https", "fetch", "aria2c", "lynx", "xh", "ftp", "w3m", "iwr"})
+_DOWNLOADERS: Final = frozenset(
+    {
+        "curl",
+        "wget",
+        "http",
+        "https",
+        "fetch",
+        "aria2c",
+        "lynx",
+        "xh",
+        "ftp",
+        "w3m",
+        "iwr",
+        "irm",
+        "Invoke-WebRequest",
+        "Invoke-RestMethod",
+    }
+)
 _PASSES: Final = frozenset({"cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat"})
 _FILTERS: Final = frozenset({"sed", "awk", "gawk", "mawk", "tr", "cut", "grep", "egrep", "rg", "jq", "perl", "python3"})
 _DECODERS: Final = frozenset(
@@ -155,6 +172,8 @@ def _find(args: Sequence[Arg], stdin: Arg | None) -> Arg:
             break
         roots.append(arg)
     names = [a.text for a in args[len(roots) :]]
+    cut = next((k for k, n in enumerate(names) if n in ("-exec", "-execdir", "-ok", "-okdir")), len(names))
+    names = names[:cut]
     narrowed = any(
         n.startswith("-")
         and n not in ("-name", "-print0", "-print", "-type", "-depth", "-delete", "-maxdepth", "-mindepth")

@@ -124,7 +124,7 @@ def _below_home(parts: list[str], glob: bool) -> tuple[str, bool]:
 def _absolute(path: str, parts: list[str], glob: bool) -> tuple[str, bool]:
     first = parts[0]
     if any(tuple(parts[: len(t)]) == t for t in _TEMP):
-        return ("temp", False)
+        return ("temp", tuple(parts) in _TEMP)
     if first == "dev":
         return ("device", len(parts) == 1)
     if UNKNOWN in first:

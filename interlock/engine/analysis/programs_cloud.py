@@ -28,7 +28,7 @@ _TABLE: Final[dict[str, str]] = {
     "cf": r"^(?:delete|delete-[a-z-]+|purge-[a-z-]+)\b",
     "consul": r"^kv delete\b|^force-leave\b",
     "databricks": r"(?:^| )(?:delete|permanent-delete)(?: |$)|^fs rm .*-r",
-    "doctl": r"(?:^| )(?:delete|d|rm|destroy)(?: |$)",
+    "doctl": r"(?:^| )(?:delete|rm|destroy)(?: |$)",
     "eksctl": r"(?:^| )delete(?: |$)",
     "etcdctl": r"(?:^| )(?:del|rm|rmdir|member remove)(?: |$)",
     "firebase": r":(?:delete|disable|remove)\b|^database:(?:remove|set)\b",
@@ -49,11 +49,11 @@ _TABLE: Final[dict[str, str]] = {
     "nomad": r"^(?:job stop .*-purge|stop .*-purge|system gc|namespace delete)",
     "oc": r"(?:^| )delete(?: |$)",
     "oci": r"(?:^| )(?:delete|terminate|bulk-delete)(?: |$)",
-    "op": r"^(?:item|vault|document) delete\b",
+    "op": r"^(?:item|vault|document|group|user) delete\b",
     "pulumi": r"^(?:.* )?(?:destroy|stack rm|state delete)(?: |$)",
     "railway": r"^(?:down|delete)\b",
-    "rclone": r"^(?:.* )?(?:purge|delete|deletefile|rmdirs)(?: |$)",
-    "restic": r"(?:^| )(?:forget .*--prune|prune|key remove)(?: |$)",
+    "rclone": r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?)(?: |$)",
+    "restic": r"(?:^| )(?:forget .*(?:--prune|--unsafe-allow-remove-all)|prune|key remove)(?: |$)",
     "s3cmd": r"(?:^| )(?:rb|del .*(?:-r|--recursive)|rm .*(?:-r|--recursive))(?: |$)|^--recursive (?:del|rm)",
     "sam": r"^delete\b",
     "scw": r"(?:^| )(?:delete|terminate)(?: |$)",
@@ -64,11 +64,32 @@ _TABLE: Final[dict[str, str]] = {
     r"|force-unlock)|^-destroy apply",
     "terragrunt": r"(?:^| )(?:destroy|destroy-all|run-all destroy|apply .*-destroy|state rm)(?: |$)",
     "tofu": r"(?:^| )(?:destroy(?: |$)|apply(?: .*)? -destroy|state rm(?: |$)|workspace delete)",
-    "vault": r"^(?:kv (?:delete|destroy|metadata delete)|secrets disable|delete|auth disable|lease revoke .*-prefix)\b",
+    "vault": r"^(?:.* )?(?:kv (?:delete|destroy|metadata delete)|secrets disable|delete|auth disable"
+    r"|lease revoke .*-prefix)\b",
     "velero": r"(?:^| )delete(?: |$)",
     "vercel": r"^(?:.* )?(?:remove|rm|project rm|env rm|domains rm)(?: |$)",
     "wrangler": r"(?:^| )(?:delete|d1 delete|kv:namespace delete|r2 bucket delete)(?: |$)",
 }
+# command lines whose words are a noun and a verb, in either order
+_NOUN_VERB: Final = (
+    "algolia", "apigeecli", "auth0", "azcopy", "circleci", "confluent", "datadog-ci", "doppler", "exo", "fastly",
+        "flipt", "glab",
+    "ldcli", "mc", "nats", "neonctl", "newrelic", "ngrok", "okta", "pd", "planetscale", "pscale", "rabbitmqadmin",
+        "render", "rpk",
+    "sentry-cli", "snow", "split", "square", "stripe", "turso", "unleash", "upstash", "vultr-cli",
+)  # fmt: skip
+_TABLE.update(
+    dict.fromkeys(
+        _NOUN_VERB,
+        r"^(?:.* )?(?:delete|destroy|purge|remove|rm|rb|del|archive|kill|clear"
+        r"|remove-secret)(?: |$)",
+    )
+)
+_TABLE.update({
+    "kafka-acls": r"--remove\b", "kafka-configs": r"--delete-config\b", "kafka-consumer-groups": r"--delete\b",
+    "kafka-delete-records": r"--offset-json-file", "rabbitmqctl": r"^(?:.* )?(?:delete_\w+|clear_\w+|reset"
+        r"|force_reset|purge_queue)\b",
+})  # fmt: skip
 _COMPILED: Final = {name: re.compile(pattern) for name, pattern in _TABLE.items()}
 _DOCKER: Final = re.compile(
     r"^(?:volume (?:rm|remove|prune)|system prune|(?:compose |)(?:.* )?down (?:.* )?(?:-v|--volumes)"

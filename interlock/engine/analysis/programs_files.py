@@ -39,14 +39,17 @@ _PLACES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("persist.cron", r"^/etc/(cron[^/]*|anacrontab)(/|$)|^/var/spool/(cron|at)(/|$)"),
         ("persist.service", r"/(LaunchAgents|LaunchDaemons)/|^/etc/(systemd|init\.d|rc\.local|rc\.d)"
             r"|^\x01/\.config/(systemd|autostart)/|^/(usr/)?lib/systemd/"),
-        ("persist.git_hook", r"(^|/)\.git/(hooks/[^/]+|config)$|(^|/)\.husky/[^/]+$|^\x01/\.gitconfig$"),
+        ("persist.git_hook", r"(^|/)\.git/(hooks/[^/.]+|config)$|(^|/)\.husky/[^/]+$|^\x01/\.gitconfig$"),
         ("privilege.account", r"^/etc/(sudoers(\.d/.*)?|passwd|shadow|group|gshadow|doas\.conf|pam\.d/.*)$"),
     )
 )  # fmt: skip
 _SECRETS: Final = re.compile(
     r"^\x01/(\.ssh/(id_[^/]*|[^/]*\.pem|identity)|\.aws/(credentials|sso/.*|cli/cache.*)|\.netrc|\.pgpass|\.my\.cnf|\.git-credentials"
     r"|\.docker/config\.json|\.kube/config|\.gnupg/.*|\.config/gcloud/.*|\.azure/.*|\.npmrc|\.pypirc|\.vault-token|\.config/gh/hosts\.yml"
-    r"|\.config/op/.*|Library/Keychains/.*|\.local/share/keyrings/.*)$|^/etc/g?shadow$|^/proc/[^/]+/environ$"
+    r"|\.config/op/.*|\.cargo/credentials(\.toml)?|Library/Keychains/.*|(?:\.config"
+    r"|Library/Application Support)/(?:google-chrome|chromium|Google/Chrome|BraveSoftware)/.*(?:Login Data"
+    r"|Cookies)|\.mozilla/firefox/.*(?:logins\.json|key4\.db|cookies\.sqlite)|\.local/share/keyrings/.*)$"
+    r"|^/etc/g?shadow$|^/proc/[^/]+/environ$"
     r"|(^|/)(\.env(\.(local|prod|production|staging|development|dev|test))?|credentials\.json|service-account[^/]*\.json|id_(rsa|dsa|ecdsa|ed25519))$"
 )
 _GIT_DIR: Final = re.compile(r"(^|/)\.git(/(objects|refs|HEAD|logs|index)?(/.*)?)?$")
@@ -122,7 +125,7 @@ def _where_deleted(walk: Walk, arg: Arg, where: Place, recursive: bool, searched
         yield Finding("fs.write.system", where.path, where.scope)
     elif where.scope == "worktree" and where.whole and recursive:
         yield Finding("fs.delete.worktree", where.path, where.scope)
-    elif where.scope == "root" and searched:
+    elif (where.scope == "root" and searched) or (where.scope == "temp" and where.whole and recursive and not searched):
         yield Finding("fs.delete.outside", where.path, where.scope)
     elif (recursive and where.scope == "root") or (where.scope == "unknown" and recursive and _could_be_root(arg)):
         yield Finding("fs.delete.computed", where.path, where.scope)
@@ -288,7 +291,7 @@ def _chmod(walk: Walk, call: Call) -> Iterator[Finding]:
             opens and recursive and where.scope in ("home", "outside", "system", "root")
         ):
             yield Finding("fs.permission.root", where.path, where.scope)
-        elif call.program == "chmod" and re.fullmatch(r"[24567][0-7]{3}|[ugoa]*\+[rwx]*s[rwx]*", mode):
+        elif call.program == "chmod" and re.fullmatch(r"[4567][0-7]{3}|[ua]*u[ua]*\+[rwx]*s[rwx]*|\+s", mode):
             yield Finding("privilege.account", where.path, where.scope)
         yield Finding("fs.permission", where.path, where.scope)
         if protected(where.path, glob=arg.glob, takes_parents=False):

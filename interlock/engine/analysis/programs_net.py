@@ -12,13 +12,17 @@ from interlock.engine.analysis.programs_files import deleted, is_secret
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import UNKNOWN, Arg
 
-__all__ = ["NET", "uploads"]
+__all__ = ["NET", "SECRET_COMMANDS", "uploads"]
 
 _LOCAL: Final = re.compile(
     r"^(?:\w+://)?(?:[^/@]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0|host\.docker\.internal)(?=[:/]|$)",
     re.I,
 )
-_METADATA: Final = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254", re.I)
+_METADATA: Final = re.compile(
+    r"169\.254\.16[9]\.254|169\.254\.170\.2\b|metadata\.google\.internal"
+    r"|100\.100\.100\.200|fd00:ec2::254",
+    re.I,
+)
 _REMOTE: Final = re.compile(r"^(?:[\w.-]+@)?[\w.\[\]:-]*[\w\]-]:(?!\\)|^rsync://|^scp://|^sftp://")
 _HOST: Final = re.compile(r"^(?:\w+://)?(?:[^/@\s]*@)?([^/:?#\s]+)")
 _CURL_LONG: Final = (
@@ -81,6 +85,7 @@ def _curl(walk: Walk, call: Call) -> Iterator[Finding]:
     urls = [a for a in opts.operands if a.text] + ([opts.values["--url"]] if "--url" in opts.values else [])
     yield from _fetched(urls)
     yield from _sent(walk, call, _curl_data(call.args), urls)
+    yield from _deleted_there(opts.values.get("-X") or opts.values.get("--request"), urls)
     target = opts.values.get("-o") or opts.values.get("--output")
     if target is None and opts.has("-O", "--remote-name") and urls:
         target = Arg(urls[0].text.rpartition("/")[2] or "index.html")
@@ -88,6 +93,12 @@ def _curl(walk: Walk, call: Call) -> Iterator[Finding]:
     config = opts.values.get("-K")
     if config is not None:
         walk.read(config, "curl")
+
+
+def _deleted_there(method: Arg | None, urls: list[Arg]) -> Iterator[Finding]:
+    if method is not None and method.text.upper() == "DELETE":
+        for url in urls:
+            yield Finding("net.delete", _host(url.text), "worktree" if _LOCAL.match(url.text) else "remote")
 
 
 def _curl_data(args: tuple[Arg, ...]) -> list[tuple[str, Arg]]:
@@ -149,6 +160,7 @@ def _wget(walk: Walk, call: Call) -> Iterator[Finding]:
     data = [("--data", opts.values[o]) for o in ("--post-data", "--body-data") if o in opts.values]
     data += [("-T", opts.values[o]) for o in ("--post-file", "--body-file") if o in opts.values]
     yield from _sent(walk, call, data, urls)
+    yield from _deleted_there(opts.values.get("--method"), urls)
     target = opts.values.get("-O") or opts.values.get("--output-document")
     if target is None and urls:
         target = Arg(urls[0].text.rpartition("/")[2] or "index.html")
@@ -156,10 +168,10 @@ def _wget(walk: Walk, call: Call) -> Iterator[Finding]:
 
 
 def _httpie(walk: Walk, call: Call) -> Iterator[Finding]:
-    operands = [
-        a for a in split(call.args, "ao").operands if a.text.upper() not in ("GET", "POST", "PUT", "PATCH", "DELETE")
-    ]
+    given = split(call.args, "ao").operands
+    operands = [a for a in given if a.text.upper() not in ("GET", "POST", "PUT", "PATCH", "DELETE")]
     yield from _fetched(operands[:1])
+    yield from _deleted_there(next((a for a in given[:1] if a.text == "DELETE"), None), operands[:1])
     files = [a.text.partition("@")[2] for a in operands[1:] if re.match(r"[\w-]*=?@", a.text)]
     yield from _sent(walk, call, [("-T", Arg(f)) for f in files], operands[:1])
 
@@ -237,6 +249,30 @@ def _asks(walk: Walk, call: Call) -> Iterator[Finding]:
             yield Finding("net.upload.secret", "", "remote")
 
 
+_SECRET_COMMANDS: Final = {
+    "aws": re.compile(
+        r"secretsmanager get-secret-value|ssm get-parameters? .*--with-decryption|configure export-credentials"
+    ),
+    "az": re.compile(r"keyvault secret show|account get-access-token"),
+    "doppler": re.compile(r"^secrets\b"),
+    "env": re.compile(r"^$"),
+    "gcloud": re.compile(r"secrets versions access|auth print-(?:access|identity)-token"),
+    "gh": re.compile(r"^auth token"),
+    "kubectl": re.compile(r"(?:^| )get secrets?\b"),
+    "op": re.compile(r"^(?:read|item get)\b"),
+    "pass": re.compile(r"^(?:show )?[\w/.-]+$"),
+    "printenv": re.compile(r"^$"),
+    "vault": re.compile(r"^(?:kv get|read|print token)\b"),
+}
+
+
+def _secret_command(walk: Walk, call: Call) -> Iterator[Finding]:
+    """Commands that print credentials: what they print must not leave."""
+    if _SECRET_COMMANDS[call.program].search(" ".join(a.text for a in call.args[:32])):
+        walk.secrets += 1
+        yield Finding("secret.read", call.program, "cloud")
+
+
 def _mail(walk: Walk, call: Call) -> Iterator[Finding]:
     opts = split(call.args, "sabcrA")
     attached = opts.values.get("-a") or opts.values.get("-A")
@@ -262,6 +298,7 @@ def uploads(words: tuple[str, ...]) -> Program:
     return program
 
 
+SECRET_COMMANDS: Final[dict[str, Program]] = dict.fromkeys(_SECRET_COMMANDS, _secret_command)
 NET: Final[dict[str, Program]] = {
     "aria2c": lambda walk, call: _fetched(list(split(call.args, "dosxjkU").operands)),
     "curl": _curl,

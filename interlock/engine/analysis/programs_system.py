@@ -241,6 +241,7 @@ def _mounted(walk: Walk, source: str) -> Iterator[Finding]:
     where = walk.place(Arg(source))
     if source and (
         (where.scope in ("root", "home") and where.whole)
+        or re.search(r"(?:docker|podman|containerd|crio)\.sock$", where.path)
         or where.path in ("/etc", "/var/run/docker.sock", "/run/docker.sock", "/dev", "/proc", "/sys")
     ):
         yield Finding("container.privileged", where.path, where.scope)
@@ -255,7 +256,7 @@ SYSTEM: Final[dict[str, Program]] = {
     **dict.fromkeys(
         ("claude", "codex", "gemini", "copilot", "cursor-agent", "opencode", "amp", "goose", "aider", "q"), _agent
     ),
-    **dict.fromkeys(("usermod", "useradd", "gpasswd", "adduser", "visudo", "dseditgroup"), _account),
+    **dict.fromkeys(("usermod", "useradd", "gpasswd", "adduser", "visudo", "dseditgroup", "groupmems"), _account),
     **dict.fromkeys(("pip", "pip3", "pipx", "uv", "conda", "mamba", "poetry", "hatch", "flit", "pdm"), _uninstalls),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _npm),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _privileged),

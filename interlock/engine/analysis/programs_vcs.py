@@ -27,6 +27,9 @@ def _git(walk: Walk, call: Call) -> Iterator[Finding]:
     name, rest = before.operands[0].text, before.operands[1:]
     handler = _SUBCOMMANDS.get(name)
     opts = split(rest, _VALUED.get(name, ""), _VALUED_LONG)
+    for option in ("--output", "-o"):
+        if option in opts.values and name in ("diff", "show", "log", "archive", "format-patch"):
+            walk.written(opts.values[option], "git")
     if handler is not None and not opts.has("--help", "-h"):
         yield from handler(walk, opts)
 
@@ -87,6 +90,9 @@ def _clean(walk: Walk, opts: Options) -> Iterator[Finding]:
 
 def _checkout(walk: Walk, opts: Options) -> Iterator[Finding]:
     creates = opts.has("-b", "-B", "--orphan", "--track", "-t")
+    if len(opts.operands) > 1 and not creates:
+        yield Finding("vcs.discard", opts.operands[-1].text, "worktree")
+        return
     whole = any(a.text in (".", "./", ":/", "*", ":/*") or a.glob for a in opts.operands)
     if opts.has("-f", "--force", "--pathspec-from-file") or (whole and not creates):
         yield Finding("vcs.discard", opts.operands[-1].text if opts.operands else "", "worktree")
@@ -159,8 +165,13 @@ def _commit(walk: Walk, opts: Options) -> Iterator[Finding]:
 
 def _config(walk: Walk, opts: Options) -> Iterator[Finding]:
     names = [a.text.lower() for a in opts.operands if a.text not in ("set", "unset")]
+    if len(names) > 1 and _RUNS.match(names[0]):
+        yield Finding("persist.git_hook", names[0], "worktree")
     if names and names[0] == "core.hookspath" and (len(names) > 1 or opts.has("--unset")):
         yield Finding("vcs.skip_hooks", "core.hooksPath")
+
+
+_RUNS: Final = re.compile(r"core\.(?:sshcommand|fsmonitor|gitproxy|askpass)$|filter\.|diff\.external$|.*\.textconv$")
 
 
 def _remote(walk: Walk, opts: Options) -> Iterator[Finding]:
@@ -191,7 +202,7 @@ def _all_git(walk: Walk, call: Call) -> Iterator[Finding]:
     yield from _checkout_raw(walk, call)
     texts = [a.text for a in call.args]
     if "push" in texts and any(i.name == "vcs.remote_change" for i in walk.found):
-        yield Finding("net.upload", "", "remote")
+        yield Finding("vcs.push_elsewhere", "", "remote")
 
 
 _GH: Final = re.compile(

@@ -43,6 +43,14 @@ _MAX_TURNS: Final = 8  # a loop over more items runs once with all of them
 _MAX_FOUND: Final = 500
 _VERSION: Final = re.compile(r"[-.]?\d[\d.]*$")
 _HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
+_NO_WRAPPERS: Final = frozenset({  # ordinary programs whose arguments are never a command
+    "wc", "which", "whereis", "type", "man", "tldr", "info", "help", "whatis", "apropos", "basename", "dirname", "ls",
+    "stat", "file", "touch", "mkdir", "test", "[", "md5sum", "sha256sum", "cmp", "comm", "join", "paste", "expr", "seq",
+    "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "dpkg", "rpm", "hash", "logger", "notify-send", "say",
+        "tr",
+    "tput", "figlet", "cowsay", "compgen", "complete", "history", "jobs", "ps", "pgrep", "pidof", "lsof", "let",
+        "return",
+})  # fmt: skip
 _GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
 
 
@@ -86,6 +94,7 @@ class Walk:
         self.depth = 0
         self.parallel = 0
         self.looping = 0
+        self.secrets = 0  # files of credentials that were read so far
         self.stack: list[tuple[str, int]] = []
 
     # -- the door ----------------------------------------------------------------------------------------------
@@ -335,20 +344,22 @@ class Walk:
             return self._called(name, argv, stdin)
         if SELF in path and (self.parallel or self.looping):
             self.emit(Finding("exec.fork_bomb", "$0"), "sh")
-        call = Call(name, tuple(argv[1:]), stdin, path)
         key = self._key(name)
+        call = Call(key or name, tuple(argv[1:]), stdin, path)
         if key is None:
             self._unknown_program(call)
             return printed(name, call.args, stdin)
+        secrets = self.secrets
         handler = self.tables.handlers.get(key)
         out = handler(self, call) if handler is not None else None
         for finding in self.tables.programs.get(key, _no_findings)(self, call):
             self.emit(finding, name)
-        return out if out is not None else printed(key, call.args, stdin)
+        out = out if out is not None else printed(key, call.args, stdin)
+        return out if self.secrets == secrets else out._replace(taint="secret")
 
     def _key(self, name: str) -> str | None:
         """The tables' name for a program: `python3.12` is python, `mkfs.ext4` is mkfs."""
-        for key in (name, _VERSION.sub("", name), name.partition(".")[0]):
+        for key in (name, _VERSION.sub("", name), "mkfs" if name.startswith(("mkfs.", "newfs_")) else "", name.lower()):
             if key and (key in self.tables.handlers or key in self.tables.programs):
                 return key
         return None
@@ -376,6 +387,8 @@ class Walk:
         content = self.files.get(join(self.env.cwd, call.path))
         if content is not None and ("/" in call.path):
             self.code(content, call.program)
+            return
+        if call.program in _NO_WRAPPERS:
             return
         for k, arg in enumerate(call.args):
             if base_name(arg.text) in _HIDDEN:
@@ -421,7 +434,10 @@ class Walk:
         return stdin, writes
 
     def _input(self, target: Arg) -> Arg:
+        secrets = self.secrets
         self.read(target, "redirect")
+        if self.secrets > secrets:
+            return Arg(UNKNOWN, taint="secret")
         content = self.files.get(join(self.env.cwd, target.text))
         return content if content is not None else Arg(UNKNOWN, taint="file")
 
@@ -456,6 +472,7 @@ class Walk:
         """A file that is read."""
         for finding in self.tables.programs["(read)"](self, Call("read", (target,), None, program)):
             self.emit(finding, program)
+            self.secrets += finding.name == "secret.read"
 
 
 def base_name(path: str) -> str:

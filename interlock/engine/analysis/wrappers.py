@@ -159,10 +159,12 @@ _DURATION: Final = re.compile(r"-\d+$")
 
 
 def _wrapped(walk: Walk, call: Call) -> Arg | None:
-    spec = _TABLE[call.program] if call.program in _TABLE else _TABLE[re.sub(r"[\d.]+$", "", call.program)]
+    spec = _TABLE[call.program]
     args = call.args
     if spec.words:
         args = _after_words(args, spec)
+    if call.program == "env":
+        args = tuple(a for k, a in enumerate(args) if a.text != "-" or any(b.text[:1] != "-" for b in args[:k]))
     opts = split(args, spec.short, spec.long, leading=spec.words != ("",))
     for option in spec.code:
         if option in opts.values:
@@ -219,7 +221,7 @@ def _xargs(walk: Walk, call: Call) -> Arg | None:
     command = list(opts.operands) or [Arg("echo")]
     items = _items(call.stdin, opts.values.get("-d") or opts.values.get("--delimiter"))
     holder = opts.values.get("-I") or opts.values.get("-J") or opts.values.get("--replace")
-    mark = holder.text if holder is not None else "{}" if opts.has("-i", "--replace") else ""
+    mark = (holder.text or "{}") if holder is not None else "{}" if opts.has("-i", "--replace") else ""
     return walk.execute(_filled(command, items, mark), UNKNOWN_ARG, functions=False)
 
 
@@ -232,7 +234,7 @@ def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
 
 def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
     """The command with the items at its end, or in the place of `mark`."""
-    if not mark:
+    if not mark or not any(mark in a.text for a in command):
         return [*command, *items]
     found: list[Arg] = []
     for arg in command:
@@ -250,7 +252,7 @@ def _parallel(walk: Walk, call: Call) -> Arg | None:
     opts = split(
         call.args,
         "jSIaNnLCdP",
-        ("--jobs", "--sshlogin", "--arg-file", "--colsep", "--delay", "--joblog", "--results"),
+        ("--jobs", "--sshlogin", "--arg-file", "--colsep", "--delay", "--joblog", "--results", "--env"),
         leading=True,
     )
     texts = [a.text for a in opts.operands]
@@ -265,7 +267,7 @@ def _parallel(walk: Walk, call: Call) -> Arg | None:
     mark = "{}" if any("{}" in a.text for a in command) else ""
     filled = _filled(command, items, mark)
     if any(" " in a.text for a in command):
-        return walk.code(Arg(" ".join(a.text for a in filled)), "parallel")
+        walk.code(Arg(" ".join(a.text for a in filled)), "parallel")
     return walk.execute(filled, None, functions=False)
 
 
