@@ -57,6 +57,8 @@ PURE = [
     "interlock.transparency.note",
     "interlock.transparency.policy",
     "interlock.transparency.proof",
+    "interlock.transparency.submit",
+    "interlock.transparency.text",
     "interlock.transparency.tiles",
 ]
 # names values of a type, and opens nothing

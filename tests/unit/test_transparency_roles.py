@@ -80,7 +80,7 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
     with open_log(root / "log", SIGNER) as log:
         outward = httpx.AsyncClient(transport=mesh)
         app = log_role.app(
-            log, rule or policy(), token_sha256=log_role.token_digest(TOKEN), client=outward, witness_timeout_s=0.2
+            log, rule or policy(), tokens_sha256=[log_role.token_digest](TOKEN), client=outward, witness_timeout_s=0.2
         )
         async with outward, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://log") as client:
             yield client
@@ -300,7 +300,7 @@ def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_wit
         mesh.down = set(COSIGNERS)
         with open_log(tmp_path / "log", SIGNER) as log:
             outward = httpx.AsyncClient(transport=mesh)
-            app = log_role.app(log, policy(), token_sha256=b"\x00" * 32, client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens_sha256=[b"\x00" * 32], client=outward, witness_timeout_s=1)
             async with app.router.lifespan_context(app):
                 await until(lambda: len(mesh.requests) >= 6)
                 assert log.published_size == 0

@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import httpx
@@ -155,10 +155,10 @@ async def _cancelled(tasks: set[asyncio.Task[Signature]]) -> None:
 class _Role:
     """The handlers; each translates HTTP and leaves the work to Log."""
 
-    def __init__(self, log: Log, policy: TlogPolicy, token_sha256: bytes, cosigners: Cosigners) -> None:
+    def __init__(self, log: Log, policy: TlogPolicy, tokens_sha256: Sequence[bytes], cosigners: Cosigners) -> None:
         self._log = log
         self._policy = policy
-        self._token_sha256 = token_sha256
+        self._tokens_sha256 = tuple(tokens_sha256)
         self._cosigners = cosigners
         self._turn = asyncio.Lock()
 
@@ -238,7 +238,8 @@ class _Role:
 
     def _authorised(self, request: Request) -> bool:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(token_digest(token), self._token_sha256)
+        found = [hmac.compare_digest(token_digest(token), known) for known in self._tokens_sha256]
+        return kind.lower() == "bearer" and any(found)
 
 
 def _text(data: bytes) -> Response:
@@ -266,18 +267,19 @@ def app(
     log: Log,
     policy: TlogPolicy,
     *,
-    token_sha256: bytes,
+    tokens_sha256: Sequence[bytes],
     client: httpx.AsyncClient | None = None,
     witness_timeout_s: float = WITNESS_TIMEOUT_S,
 ) -> Starlette:
     """The log's application. `policy` names this log, its witnesses with their URLs, and the quorum.
 
-    The caller holds `log` open for as long as the application runs, and keeps of the token its `token_digest` only.
+    The caller holds `log` open for as long as the application runs, and keeps of each publisher's token its
+    `token_digest` only; several may be in use, so that a token can be rotated.
     """
-    if len(token_sha256) != hashlib.sha256().digest_size:
-        raise ValueError("token_sha256 is a SHA-256 digest")
+    if not tokens_sha256 or any(len(t) != hashlib.sha256().digest_size for t in tokens_sha256):
+        raise ValueError("tokens_sha256 are SHA-256 digests, one at least")
     http = client or httpx.AsyncClient(timeout=witness_timeout_s, follow_redirects=False, trust_env=False)
-    role = _Role(log, policy, token_sha256, Cosigners(log, policy, http, witness_timeout_s))
+    role = _Role(log, policy, tokens_sha256, Cosigners(log, policy, http, witness_timeout_s))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

@@ -1,0 +1,127 @@
+"""The node's sections of the one TOML file, as values with defaults. Paths are relative to the file's folder.
+
+[mesh]    home = DIR             the node's home (state, trust, packs); by default `mesh` in the state directory
+          organisation = NAME    stands with the node in status
+          commons = URL          where packs come from: a mirror, or the commons itself
+          poll_seconds = 300
+[report]  task = FILE            the task that this node reports for, as its operator handed it out
+          token = FILE           the member's bearer token for the leader
+[serve]   dir = DIR              the role's folder, as `interlock mesh setup` made it
+          name = NAME            a witness's name in policies
+          upstream = URL         what a mirror copies
+          log_url = URL          the log that a commons publishes to, and that a mirror copies
+          poll_seconds = 60
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
+
+__all__ = ["MeshConfig", "ReportConfig", "ServeConfig", "mesh_config", "report_config", "serve_config", "settings_of"]
+
+_MESH: Final = {"home": str, "organisation": str, "commons": str, "poll_seconds": int}
+_REPORT: Final = {"task": str, "token": str}
+_SERVE: Final = {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": int}
+_GUARD: Final = {"policy": str, "receipts": str, "deadline_ms": int}
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """A member node. `poll_s` is in seconds."""
+
+    home: Path
+    organisation: str = ""
+    commons: str = ""
+    poll_s: int = 300
+
+    def commons_url(self) -> str:
+        """Raises: BadConfig, where none is set."""
+        if not self.commons:
+            raise BadConfig("is not set", where="[mesh] commons", fix="name the URL of a mirror or of the commons")
+        return self.commons
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """What a node needs to report: the task's file, and the file with its token."""
+
+    task: Path
+    token: Path
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """A role that listens. `poll_s` is in seconds."""
+
+    directory: Path
+    name: str = ""
+    upstream: str = ""
+    log_url: str = ""
+    poll_s: int = 60
+
+
+def settings_of(explicit: str | None) -> Settings:
+    """The settings of `--config`, INTERLOCK_CONFIG or the user's own file; all sections are checked.
+
+    Raises: BadConfig.
+    """
+    settings = read_settings(config_file(explicit))
+    for name, known in (("guard", _GUARD), ("mesh", _MESH), ("report", _REPORT), ("serve", _SERVE)):
+        settings.section(name, known)
+    return settings
+
+
+def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
+    """Raises: BadConfig."""
+    values = settings.section("mesh", _MESH)
+    named = home or _text(values, "home")
+    place = (_path(settings, named) if home is None else Path(named)) if named else state_dir() / "mesh"
+    return MeshConfig(
+        place, _text(values, "organisation"), _text(values, "commons"), _seconds(settings, values, MeshConfig.poll_s)
+    )
+
+
+def report_config(settings: Settings) -> ReportConfig | None:
+    """None where the node reports for no task. Raises: BadConfig."""
+    values = settings.section("report", _REPORT)
+    if not values:
+        return None
+    if set(values) != set(_REPORT):
+        raise BadConfig("needs both task and token", where=f"{settings.path}: [report]")
+    return ReportConfig(_path(settings, _text(values, "task")), _path(settings, _text(values, "token")))
+
+
+def serve_config(settings: Settings, directory: str | None = None) -> ServeConfig:
+    """Raises: BadConfig, where no folder is named."""
+    values = settings.section("serve", _SERVE)
+    named = _text(values, "dir")
+    if directory is None and not named:
+        raise BadConfig("is not set", where="[serve] dir", fix="give --dir DIR, or --config with a [serve] section")
+    return ServeConfig(
+        Path(directory) if directory is not None else _path(settings, named),
+        _text(values, "name"),
+        _text(values, "upstream"),
+        _text(values, "log_url"),
+        _seconds(settings, values, ServeConfig.poll_s),
+    )
+
+
+def _text(values: dict[str, object], key: str) -> str:
+    value = values.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _seconds(settings: Settings, values: dict[str, object], default: int) -> int:
+    value = values.get("poll_seconds", default)
+    if not isinstance(value, int) or value < 1:
+        raise BadConfig("has to be at least 1", where=f"{settings.path}: poll_seconds")
+    return value
+
+
+def _path(settings: Settings, text: str) -> Path:
+    path = Path(text).expanduser()
+    return path if settings.path is None else settings.path.parent / path

@@ -1,0 +1,200 @@
+"""Making a role's folder: its keys, tokens and configuration. What is there already is never made anew.
+
+    log         log.key  token  add-tokens.json  log-policy.txt (written by its operator)   tiles below log/
+    witness     witness.key  log-policy.txt (whose logs it cosigns)
+    commons     keys/  public/  log-policy.txt  log-token (to publish with)
+    mirror      node.json and bootstrap.root.json (what it pinned)
+    dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
+    dap-helper  hpke.json  tasks/  leaders.json
+
+Files that hold a secret are 0600, tables of tokens hold hashes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from interlock.base.errors import BadInput
+from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
+from interlock.commons.ceremony import draft_root, finish_root, new_holder, sign_root
+from interlock.commons.publish import create_commons, make_commons_keys
+from interlock.commons.signers import read_key
+from interlock.dap import taskfile
+from interlock.dap.shares import HpkeKey, new_key
+from interlock.dap.task import AggregatorTask, Task, verify_key_of
+from interlock.dap.tokens import TokenTable, token_hash
+from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.note import NoteSigner
+
+__all__ = [
+    "LOG_POLICY",
+    "LogKeys",
+    "Root",
+    "add_token",
+    "hold_ceremony",
+    "make_aggregator",
+    "make_hpke_key",
+    "make_log",
+    "make_witness",
+    "put_task",
+    "read_hashes",
+    "read_signer",
+    "read_tokens",
+    "write_settings",
+]
+
+Rng = Callable[[int], bytes]
+LOG_POLICY: Final = "log-policy.txt"
+_TOKENS_FORMAT: Final = "interlock-tokens"
+_LIMIT: Final = 1 << 20
+_HPKE_KEY: Final = "hpke.json"
+
+
+@dataclass(frozen=True)
+class LogKeys:
+    """A new log: its vkey, and the file with the token that publishers add entries with."""
+
+    vkey: str
+    token_file: Path
+
+
+@dataclass(frozen=True)
+class Root:
+    """A signed root: its bytes, who holds keys, and how many had to sign."""
+
+    data: bytes
+    holders: tuple[str, ...]
+    threshold: int
+
+
+def make_log(directory: Path, origin: str, rng: Rng) -> LogKeys:
+    """A log's key and a publisher's token. Raises: NotWritable, BadKey, Malformed (for a bad origin)."""
+    private_dir(directory)
+    signer = _signer(directory / "log.key", rng)
+    token_file = directory / "token"
+    if not token_file.exists():
+        token = rng(32).hex()
+        add_token(directory / "add-tokens.json", "publisher", token)
+        replace(token_file, token.encode("ascii"))
+    return LogKeys(NoteSigner(origin, signer).key.text, token_file)
+
+
+def make_witness(directory: Path, name: str, rng: Rng) -> str:
+    """A witness's key; returns its vkey. Raises: NotWritable, BadKey, Malformed (for a bad name)."""
+    private_dir(directory)
+    return Cosigner(name, _signer(directory / "witness.key", rng)).key.text
+
+
+def hold_ceremony(
+    home: Path,
+    passphrases: Mapping[str, bytes],
+    *,
+    threshold: int,
+    now_us: int,
+    rng: Rng,
+    memory: int = ARGON2_MEMORY,
+) -> Root:
+    """Make the commons in `home` under a new root: a sealed key a holder in HOME/ceremony, and `threshold` signatures.
+
+    Each holder's key is opened from its file again to sign, so a file that cannot be opened is found now.
+    Raises: CeremonyRefused, BadState, BadKey, NotWritable.
+    """
+    if (home / "public" / "metadata" / "timestamp.json").exists():
+        raise BadState("is a commons already", where=str(home), fix="use another folder")
+    online = make_commons_keys(home, rng)
+    private_dir(home / "ceremony")
+    holders = []
+    for name, passphrase in passphrases.items():
+        holder, sealed = new_holder(name, passphrase, rng, memory=memory)
+        replace(home / "ceremony" / f"{_plain(name)}.key", sealed)
+        holders.append(holder)
+    draft = draft_root(holders, online, threshold=threshold, now_us=now_us)
+    for name in list(passphrases)[:threshold]:
+        draft = sign_root(draft, read_key(home / "ceremony" / f"{name}.key", passphrases[name]))
+    root = finish_root(draft)
+    create_commons(home, root, now_us)
+    return Root(root, tuple(passphrases), threshold)
+
+
+def make_aggregator(directory: Path, rng: Rng) -> None:
+    """A DAP aggregator's folder: its HPKE key, and a place for tasks. Raises: NotWritable."""
+    private_dir(directory)
+    private_dir(directory / "tasks")
+    make_hpke_key(directory / _HPKE_KEY, rng)
+
+
+def make_hpke_key(path: Path, rng: Rng) -> HpkeKey:
+    """The HPKE key in a file, made if it is not there. Raises: NotWritable, BadState."""
+    if not path.exists():
+        replace(path, taskfile.dump_key(new_key(1, rng)))
+    return taskfile.load_key(read_bounded(path, _LIMIT), where=str(path))
+
+
+def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: Rng) -> None:
+    """Give a task to leader and helper: the same verification key to both, the collector's public key.
+
+    Raises: NotWritable.
+    """
+    held = AggregatorTask(task, verify_key_of(rng(32), task.task_id), collector.config)
+    for directory in directories:
+        replace(directory / "tasks" / f"{task.task_id.hex()[:16]}.json", taskfile.dump_task(held))
+
+
+def add_token(path: Path, name: str, token: str) -> None:
+    """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
+    tokens = read_hashes(path) if path.exists() else {}
+    replace(path, stamped(_TOKENS_FORMAT, 1, {"tokens": {**tokens, name: token_hash(token)}}))
+
+
+def read_tokens(path: Path) -> TokenTable:
+    """Raises: BadState, NewerFormat."""
+    try:
+        return TokenTable(read_hashes(path))
+    except ValueError as e:
+        raise BadState(str(e), where=str(path)) from None
+
+
+def read_signer(path: Path) -> Ed25519Signer:
+    """A role's online key. Raises: BadKey, BadState."""
+    return read_key(path)
+
+
+def write_settings(path: Path, section: str, values: Mapping[str, str | int]) -> None:
+    """Write a configuration file with one section, unless there is one already. Raises: NotWritable."""
+    if path.exists():
+        return
+    lines = [f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+    replace(path, ("\n".join(lines) + "\n").encode("utf-8"))
+
+
+def read_hashes(path: Path) -> dict[str, str]:
+    """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
+    tokens = unstamped(read_bounded(path, _LIMIT), _TOKENS_FORMAT, 1, where=str(path)).get("tokens")
+    if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
+        raise BadState("holds no table of tokens", where=str(path))
+    return tokens
+
+
+def _signer(path: Path, rng: Rng) -> Ed25519Signer:
+    if path.exists():
+        return read_key(path)
+    data = dump_key(Ed25519Signer(rng(32)))
+    replace(path, data)
+    return load_key(data, where=str(path))
+
+
+def _plain(name: str) -> str:
+    if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
+        raise BadInput("is no name for a file (letters, digits, - _ .)", where=f"keyholder {name!r}")
+    return name
+
+
+def _toml(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in value)
+    return f'"{escaped}"'

@@ -1,0 +1,208 @@
+"""Where implementations are chosen: each role's application from its folder, with real clocks, stores and keys."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+
+from interlock.base.clock import Clock
+from interlock.base.errors import BadInput
+from interlock.base.fetch import HttpFetcher, HttpPoster
+from interlock.base.files import BadState, private_dir, read_bounded
+from interlock.base.settings import BadConfig
+from interlock.commons.mirror import Mirror
+from interlock.commons.pins import read_pins
+from interlock.commons.publish import Publisher
+from interlock.dap.driver import Driver
+from interlock.dap.helper import Helper
+from interlock.dap.leader import Leader
+from interlock.dap.shares import KeyRing
+from interlock.dap.task import AggregatorTask, Task
+from interlock.dap.taskfile import load_task
+from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
+from interlock.node.config import ServeConfig
+from interlock.node.roles import aggregate, commons, log, mirror, witness
+from interlock.node.setup import LOG_POLICY, make_hpke_key, read_hashes, read_signer, read_tokens
+from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_leader import SqliteLeaderStorage
+from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.log import open_log
+from interlock.transparency.note import NoteSigner
+from interlock.transparency.policy import TlogPolicy, parse_policy
+from interlock.transparency.proof import MAX_PROOF_FILE
+from interlock.transparency.submit import submit
+from interlock.transparency.witness import Witness
+
+__all__ = ["ROLES", "publisher_of", "role_app", "vdaf_of"]
+
+_LIMIT: Final = 1 << 20
+
+
+def role_app(role: str, config: ServeConfig, clock: Clock) -> contextlib.AbstractContextManager[Starlette]:
+    """The application of a role; what it holds open is closed on leaving.
+
+    Raises: BadConfig, BadState, BadKey, Locked, NotWritable.
+    """
+    if not config.directory.is_dir():
+        raise BadState("is not there", where=str(config.directory), fix="make it with interlock mesh setup")
+    return ROLES[role](config, clock)
+
+
+def vdaf_of(task: Task) -> Prio3:
+    """The VDAF of a task, from its configuration's exact bytes. Raises: VdafError."""
+    return prio3_of_config(task.config.vdaf_type, task.config.vdaf_configuration)
+
+
+def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
+    """Publishing in a commons' folder, through the log it names. Raises: BadConfig, BadState."""
+    policy = _policy(config)
+    if not config.log_url:
+        raise BadConfig("is not set", where="[serve] log_url", fix="name the log that this commons publishes to")
+    token = _secret(config.directory / "log-token")
+    post = HttpPoster(f"{config.log_url.rstrip('/')}/add", max_length=MAX_PROOF_FILE, token=token)
+    return Publisher(config.directory, lambda entry: submit(entry, policy, post).data, policy, clock)
+
+
+@contextlib.contextmanager
+def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    policy, key = _policy(config), read_signer(config.directory / "log.key")
+    origin = next((p.key.name for p in policy.logs if p.key.public == key.verifier.public), None)
+    if origin is None:
+        raise BadState("names no log with the key of log.key", where=str(config.directory / LOG_POLICY))
+    tokens = [bytes.fromhex(h) for h in read_hashes(config.directory / "add-tokens.json").values()]
+    with open_log(private_dir(config.directory / "log"), NoteSigner(origin, key)) as opened:
+        yield log.app(opened, policy, tokens_sha256=tokens)
+
+
+@contextlib.contextmanager
+def _witness(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    if not config.name:
+        raise BadConfig("is not set", where="[serve] name", fix="name the witness as policies name it")
+    cosigner = Cosigner(config.name, read_signer(config.directory / "witness.key"))
+    logs = {peer.key.name: [peer.key] for peer in _policy(config).logs}
+    yield witness.app(Witness(private_dir(config.directory / "state"), cosigner, logs, clock))
+
+
+@contextlib.contextmanager
+def _commons(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    public = config.directory / "public"
+    if not public.is_dir():
+        raise BadState("holds no commons", where=str(config.directory), fix="make it with interlock mesh setup")
+    app = commons.app(public)
+    if not (config.directory / "keys" / "timestamp.key").exists():
+        yield app  # a copy without keys: served as it is
+        return
+    publisher = publisher_of(config, clock)
+    with _in_background("renew", lambda stop: commons.keep_fresh(publisher, stop)):
+        yield app
+
+
+@contextlib.contextmanager
+def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    if not (config.upstream and config.log_url):
+        raise BadConfig("needs upstream and log_url", where="[serve]")
+    upstream, tiles = HttpFetcher(config.upstream), HttpFetcher(config.log_url)
+    copy = Mirror(config.directory, upstream, read_pins(config.directory), clock, log=tiles)
+    private_dir(copy.public)
+    with _in_background("copy", lambda stop: mirror.keep_copying(copy, stop, every_s=config.poll_s)):
+        yield mirror.app(copy)
+
+
+@contextlib.contextmanager
+def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    place, tasks = config.directory, _Tasks(config.directory / "tasks")
+    keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
+    storage = SqliteLeaderStorage(place / "leader.sqlite")
+    exchange = aggregate.HttpExchange(_secret(place / "helper-token"))
+    driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange)
+    with contextlib.ExitStack() as stack:
+        stack.callback(storage.close)
+        stack.callback(exchange.close)
+        leader = Leader(tasks, keys, storage, clock)
+        members, collectors = read_tokens(place / "members.json"), read_tokens(place / "collectors.json")
+        yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
+
+
+@contextlib.contextmanager
+def _helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    place, tasks = config.directory, _Tasks(config.directory / "tasks")
+    keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
+    storage = SqliteHelperStorage(place / "helper.sqlite")
+    with contextlib.closing(storage):
+        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom)
+        yield aggregate.helper_app(helper, leaders=read_tokens(place / "leaders.json"))
+
+
+Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlette]]
+ROLES: Final[Mapping[str, Role]] = {
+    "commons": _commons,
+    "mirror": _mirror,
+    "log": _log,
+    "witness": _witness,
+    "dap-leader": _leader,
+    "dap-helper": _helper,
+}
+
+
+class _Tasks(Mapping[bytes, AggregatorTask]):
+    """The tasks in a folder, read again when a file comes or goes: a task is added without a restart."""
+
+    def __init__(self, directory: Path) -> None:
+        self._dir = private_dir(directory)
+        self._seen: object = None
+        self._tasks: dict[bytes, AggregatorTask] = {}
+        self._lock = threading.Lock()
+        self._current()
+
+    def __getitem__(self, task_id: bytes) -> AggregatorTask:
+        return self._current()[task_id]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._current())
+
+    def __len__(self) -> int:
+        return len(self._current())
+
+    def _current(self) -> dict[bytes, AggregatorTask]:
+        with self._lock:
+            seen = self._dir.stat().st_mtime_ns
+            if seen != self._seen:
+                paths = sorted(self._dir.glob("*.json"))
+                held = [load_task(read_bounded(p, _LIMIT), where=str(p)) for p in paths]
+                self._tasks, self._seen = {h.task.task_id: h for h in held}, seen
+            return self._tasks
+
+
+@contextlib.contextmanager
+def _in_background(name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+def _policy(config: ServeConfig) -> TlogPolicy:
+    path = config.directory / LOG_POLICY
+    if not path.exists():
+        raise BadState("is missing", where=str(path), fix="write the log, its witnesses and the quorum into it")
+    return parse_policy(read_bounded(path, _LIMIT))
+
+
+def _secret(path: Path) -> str:
+    data = read_bounded(path, _LIMIT)
+    if path.stat().st_mode & 0o077:
+        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
+    text = data.decode("ascii", "replace").strip()
+    if not text.isalnum():
+        raise BadInput("holds no token", where=str(path))
+    return text
