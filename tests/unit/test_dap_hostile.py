@@ -14,15 +14,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interlock.dap.batches import query_for
+from interlock.dap.batches import OutShare, query_for
+from interlock.dap.collector import BadCollection
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Resource
-from interlock.dap.jobs import AggregationJobInitReq, CollectionJobReq
-from interlock.dap.messages import Interval, UploadRequest
+from interlock.dap.jobs import (
+    AggregationJobInitReq,
+    AggregationJobResp,
+    CollectionJobReq,
+    CollectionJobResp,
+    ReportShare,
+    VerifyInit,
+)
+from interlock.dap.messages import Extension, Interval, Report, UploadRequest
 from interlock.dap.problems import DapProblem
-from interlock.dap.shares import KeyRing, open_input_share, seal_input_share
-from tests.unit.dap_world import World, bits, lost, vdaf_of
+from interlock.dap.shares import KeyRing, open_input_share, seal_aggregate_share, seal_input_share
+from interlock.dap.vdaf.ping_pong import leader_initialized
+from tests.unit.dap_world import LENGTH, VDAF, World, bits, lost, vdaf_of
 
 
 @pytest.fixture
@@ -65,6 +74,76 @@ def test_a_damaged_request_is_refused_and_changes_no_count(settled: World, data:
         process(task_id, damaged(data, good))
     assert settled.helper_store.batch(task_id, hour).count == 3
     assert settled.leader_store.batch(task_id, hour).count == 3
+
+
+def job_of(world: World, report: Report) -> bytes:
+    """The request of a leader that puts this one report into a job."""
+    keys, now_us = KeyRing([world.leader_key]), world.clock.now_us()
+    payload = open_input_share(
+        *(world.task, Role.LEADER, keys, report.metadata, report.public_share, report.leader_share, now_us)
+    )
+    verify_key, context = world.held.verify_key, world.task.context
+    step = leader_initialized(VDAF, verify_key, context, report.metadata.report_id, report.public_share, payload)
+    share = ReportShare(report.metadata, report.public_share, report.helper_share)
+    return AggregationJobInitReq(0, b"", (), (VerifyInit(share, step.outbound),)).encode()
+
+
+def test_a_leader_that_adds_a_report_to_a_collected_batch_is_refused_by_the_helper(settled: World) -> None:
+    late = settled.report(bits(3))
+    answer = settled.helper.process_aggregation_init(settled.task.task_id, job_of(settled, late)).body
+    (response,) = AggregationJobResp.decode(answer).responses
+    assert response.error is ReportError.BATCH_COLLECTED
+    assert settled.helper_store.batch(settled.task.task_id, settled.hour()).count == 3
+
+
+def test_a_leader_that_changes_what_it_tells_the_helper_verifies_nothing(world: World) -> None:
+    request = AggregationJobInitReq.decode(job_of(world, world.report(bits(3))))
+    (init,) = request.inits
+    for payload in (init.payload[:-1] + bytes([init.payload[-1] ^ 1]), init.payload[:-1], b"\x02" + init.payload[1:]):
+        changed = dataclasses.replace(request, inits=(dataclasses.replace(init, payload=payload),))
+        answer = world.helper.process_aggregation_init(world.task.task_id, changed.encode()).body
+        assert AggregationJobResp.decode(answer).responses[0].error is ReportError.VDAF_VERIFY_ERROR
+
+
+def test_a_report_with_an_extension_that_nobody_knows_is_turned_down(world: World) -> None:
+    plain = world.report(bits(1))
+    metadata = dataclasses.replace(plain.metadata, extensions=(Extension(7, b""),))
+    about = (metadata, plain.public_share, b"share", secrets.token_bytes)
+    sealed = seal_input_share(world.task, Role.LEADER, world.leader_key.config, *about)
+    changed = dataclasses.replace(plain, metadata=metadata, leader_share=sealed)
+    assert world.upload(changed) == [ReportError.INVALID_MESSAGE]
+
+
+def test_a_job_is_finished_once(world: World) -> None:
+    assert world.upload(world.report(bits(1))) == []
+    world.post.after = lost
+    world.drive(1)
+    store, task_id = world.leader_store, world.task.task_id
+    (job,) = store.pending_jobs(task_id, 5)
+    outs = [OutShare(report_id, bucket, VDAF.aggregate([])) for report_id, (bucket, _) in job.states.items()]
+    assert store.finish_job(task_id, job.job_id, outs, {}, VDAF.aggregate) is True
+    assert store.finish_job(task_id, job.job_id, outs, {}, VDAF.aggregate) is False
+    assert store.abandon_job(task_id, job.job_id, ReportError.REPORT_DROPPED) is False
+    assert (store.states(task_id).aggregated, store.batch(task_id, world.hour()).count) == (1, 1)
+
+
+def test_a_collection_that_is_ready_does_not_fail_any_more(settled: World) -> None:
+    request = CollectionJobReq(query_for(settled.hour())).encode()
+    job = settled.leader.process_collection_init(settled.task.task_id, request)
+    assert settled.leader_store.fail_collection(settled.task.task_id, job.id, "batchMismatch", "x") is False
+    assert settled.upload(settled.report(bits(1))) == [ReportError.BATCH_COLLECTED]
+
+
+def test_shares_of_two_batches_give_no_result(settled: World) -> None:
+    request = CollectionJobReq(query_for(settled.hour()))
+    answer = settled.leader.process_collection_init(settled.task.task_id, request.encode()).body
+    collector = settled.collector_key.config
+    foreign = seal_aggregate_share(
+        *(settled.task, Role.LEADER, collector, request, VDAF.encode_agg_share([1] * LENGTH), secrets.token_bytes)
+    )
+    mixed = dataclasses.replace(CollectionJobResp.decode(answer), leader_share=foreign)
+    with pytest.raises(BadCollection, match="sum is larger"):
+        settled.collector.opened(request.encode(), mixed.encode())
 
 
 def test_the_same_job_from_many_threads_is_committed_once(world: World) -> None:
