@@ -30,7 +30,9 @@ def main() -> None:
     assert not loaded & {"httpx", "cryptography", "nacl", "tuf", "yaml"}
 
     interlock.install(rules=[pii_redaction_guard(), network_egress_guard(allowed_hosts=["api.internal"])])
-    sent = interlock.enforce_tool_call("http_post", {"url": "https://api.internal/n", "body": "card 4111 1111 1111 1111"})
+    sent = interlock.enforce_tool_call(
+        "http_post", {"url": "https://api.internal/n", "body": "card 4111 1111 1111 1111"}
+    )
     assert sent["body"] == "card [REDACTED CREDIT_CARD]", sent
 
     interlock.install(policy="builtin:coding-agent")

@@ -38,7 +38,7 @@ home = Path(sys.argv[1])
 cosigning = witness.app(Witness(home / "witness", COSIGNER, {SIGNER.name: [SIGNER.key]}, SystemClock()))
 client = httpx.AsyncClient(transport=httpx.ASGITransport(cosigning))
 with open_log(home / "log", SIGNER) as held:
-    app = log.app(held, POLICY, tokens_sha256=[log.token_digest]("token"), client=client)
+    app = log.app(held, POLICY, tokens_sha256=[log.token_digest("token")], client=client)
     serve(app, Listen(), ready=lambda url: print(url, flush=True))
 """
 

@@ -80,7 +80,7 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
     with open_log(root / "log", SIGNER) as log:
         outward = httpx.AsyncClient(transport=mesh)
         app = log_role.app(
-            log, rule or policy(), tokens_sha256=[log_role.token_digest](TOKEN), client=outward, witness_timeout_s=0.2
+            log, rule or policy(), tokens_sha256=[log_role.token_digest(TOKEN)], client=outward, witness_timeout_s=0.2
         )
         async with outward, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://log") as client:
             yield client
