@@ -29,8 +29,8 @@ from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key
 from interlock.node.roles.aggregate import HttpExchange
-from interlock.node.storage.dap import Database
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.storage.database import Database
 from tests.sim.dap_process import TOKEN
 from tests.unit.dap_http import LONG, free_socket
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, configuration

@@ -26,14 +26,12 @@ from interlock.dap.storage import (
 )
 from interlock.node.storage.dap import (
     SHARED_TABLES,
-    Database,
-    as_bytes,
-    as_int,
-    changed,
+    AggregatorDatabase,
     close_interval,
     is_collected,
     refuse_overlap,
 )
+from interlock.node.storage.database import as_bytes, as_int, changed
 
 __all__ = ["SqliteLeaderStorage"]
 
@@ -54,7 +52,7 @@ CREATE TABLE collections (task BLOB NOT NULL, id BLOB NOT NULL, request BLOB NOT
 _COLLECTION: Final = "SELECT id, request, start, stop, state, share_request, answer, problem, detail FROM collections"
 
 
-class SqliteLeaderStorage(Database):
+class SqliteLeaderStorage(AggregatorDatabase):
     """Fills dap.storage.LeaderStorage."""
 
     KIND = 0x494C444C  # "ILDL"

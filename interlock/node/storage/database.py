@@ -1,0 +1,115 @@
+"""A private, durable SQLite file of one kind: what every store of a node stands on.
+
+WAL with synchronous=FULL: what a write answered has been on disk before. One connection behind a lock, one
+transaction a change; other processes may have the same file open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from interlock.base.files import BadState, NewerFormat, NotWritable
+
+__all__ = ["Database", "as_bytes", "as_int", "changed"]
+
+
+class Database:
+    """One SQLite file of ours: private, durable, of one kind and of a version that this interlock reads.
+
+    Subclasses give KIND (application_id) and MIGRATIONS; entry n brings version n to n + 1.
+    Raises, when opened: NewerFormat, BadState, NotWritable.
+    """
+
+    KIND: ClassVar[int]
+    MIGRATIONS: ClassVar[tuple[str, ...]]
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(path, 0o600)
+        except OSError as e:
+            raise NotWritable(f"cannot be written ({e.strerror})", where=str(path)) from None
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        try:
+            self._set_up()
+        except sqlite3.DatabaseError as e:
+            self._db.close()
+            raise BadState(f"is not a database of ours ({e})", where=str(path)) from None
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _set_up(self) -> None:
+        (kind,) = self._db.execute("PRAGMA application_id").fetchone()
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        newest = len(self.MIGRATIONS)
+        if kind not in (0, self.KIND) or (kind == 0 and version):
+            raise BadState("is the database of another role", where=str(self._path))
+        if version > newest:
+            raise NewerFormat(
+                f"has version {version}, and this interlock reads up to {newest}",
+                where=str(self._path),
+                fix="upgrade interlock",
+            )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten leaves no trace in the file
+        if version < newest:
+            self._migrate(version)
+
+    def _migrate(self, version: int) -> None:
+        if version:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            shutil.copy2(self._path, self._path.with_name(f"{self._path.name}.v{version}"))
+        with self._write() as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
+            for statement in ";".join(self.MIGRATIONS[version:]).split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {self.KIND}")
+            db.execute(f"PRAGMA user_version = {len(self.MIGRATIONS)}")
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: committed and durable when the block ends, rolled back where it raises."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
+        with self._lock:
+            return self._db.execute(sql, args).fetchall()
+
+
+def changed(db: sqlite3.Connection, sql: str, *args: object) -> bool:
+    return db.execute(sql, args).rowcount > 0
+
+
+def as_bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise AssertionError("a column of bytes holds something else")
+    return value
+
+
+def as_int(value: object) -> int:
+    if not isinstance(value, int):
+        raise AssertionError("a column of numbers holds something else")
+    return value
