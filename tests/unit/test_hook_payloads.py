@@ -71,6 +71,12 @@ def test_a_result_becomes_a_result_event_whatever_its_shape(response: object, ar
     assert event.args == arguments
 
 
+def test_every_tool_that_runs_a_shell_command_is_judged_as_bash() -> None:
+    assert read(_payload("Monitor", {"command": "rm x"})).event.action == "Bash"
+    assert read(_payload("Monitor", {"ws": {"url": "wss://a"}})).event.action == "Monitor"
+    assert read(_payload("Agent", {"prompt": "x"})).event.action == "Task"
+
+
 def test_a_byte_order_mark_is_no_reason_to_refuse() -> None:
     assert read(b"\xef\xbb\xbf" + _payload()).event.action == "Bash"
 
@@ -179,6 +185,12 @@ def test_a_withheld_result_is_replaced_in_the_shape_of_its_tool(
     assert "secret" not in json.dumps(answer)
     assert "withheld by interlock: injected text" in json.dumps(inner["updatedToolOutput"])
     assert "continue" not in answer
+
+
+def test_a_tool_that_is_judged_as_bash_keeps_its_own_shape() -> None:
+    answer = _answered(_payload("Monitor", {"command": "x"}, {"taskId": "t"}), _says(Decision.block("no")))
+    assert answer is not None
+    assert answer["continue"] is False
 
 
 @pytest.mark.parametrize("response", [{"result": "secret"}, [1], None, 3, {"type": "image", "file": {"base64": "s"}}])

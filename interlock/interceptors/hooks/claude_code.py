@@ -11,7 +11,9 @@ Measured with the real program (2.1.332; tests/integration/test_claude_code.py m
   `continue: false`, which ends the run. So a withheld result is replaced in the shape of its tool where that shape
   is known, and ends the run where it is not.
 - The answer of an MCP tool may be replaced by any text.
-- A command that fails reports to PostToolUseFailure, where a hook cannot replace anything; that event is not ours.
+- A command that fails reports its output to PostToolUseFailure, where no answer of a hook keeps it from the model;
+  that event is not ours, and result rules do not see such output.
+- `Monitor` runs its `command` in a shell as `Bash` does, so it is judged as Bash.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = ["AGENT", "EVENTS", "BadPayload", "Payload", "encoded", "read", "reply
 
 AGENT: Final = "claude-code"
 EVENTS: Final[dict[str, Phase]] = {"PreToolUse": "call", "PostToolUse": "result"}
+_ALIASES: Final = {"Monitor": "Bash", "Agent": "Task"}
 _BOM: Final = b"\xef\xbb\xbf"
 _REASON_LIMIT: Final = 1000
 
@@ -43,9 +46,10 @@ class BadPayload(InterlockError):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One hook call: its event name, the event to judge, the tool's input, and on PostToolUse its response."""
+    """One hook call: its event and tool by the host's names, the event to judge, the input, the response if any."""
 
     name: str
+    tool: str
     event: SensorEvent = field(repr=False)
     tool_input: Mapping[str, object] = field(repr=False)
     response: object = field(default=None, repr=False)
@@ -71,14 +75,15 @@ def read(raw: bytes, ts_us: int = 0) -> Payload:
     if EVENTS[name] == "result" and "tool_response" not in body:
         raise BadPayload("has no tool_response", where="hook input")
     response = body.get("tool_response") if EVENTS[name] == "result" else None
-    return Payload(name, _event(body, EVENTS[name], tool_input, response, ts_us), tool_input, response)
+    tool = _text(body, "tool_name")
+    return Payload(name, tool, _event(body, EVENTS[name], tool_input, response, ts_us), tool_input, response)
 
 
 def _event(
     body: Mapping[str, object], phase: Phase, tool_input: dict[str, object], response: object, ts_us: int
 ) -> SensorEvent:
     return SensorEvent(
-        action=_text(body, "tool_name"),
+        action=_action(_text(body, "tool_name"), tool_input),
         args=frozen_mapping(tool_input) if phase == "call" else result_args(response),
         phase=phase,
         principal=AGENT,
@@ -87,6 +92,13 @@ def _event(
         ts_us=ts_us,
         cwd=_optional_text(body, "cwd"),
     )
+
+
+def _action(tool: str, tool_input: Mapping[str, object]) -> str:
+    """The name that policies know a tool by: what runs a shell command is Bash, whatever the host calls it."""
+    if tool == "Monitor" and "command" not in tool_input:
+        return tool
+    return _ALIASES.get(tool, tool)
 
 
 def _text(body: Mapping[str, object], key: str) -> str:
@@ -165,10 +177,10 @@ def _notice(payload: Payload, notice: str) -> object:
         return notice
     if not isinstance(payload.response, dict):
         return None
-    if payload.event.action == "Bash":
+    if payload.tool == "Bash":
         return {"stdout": notice, "stderr": "", "interrupted": False, "isImage": False}
     file = payload.response.get("file")
-    if payload.event.action == "Read" and payload.response.get("type") == "text" and isinstance(file, dict):
+    if payload.tool == "Read" and payload.response.get("type") == "text" and isinstance(file, dict):
         path = file.get("filePath", "")
         shown = {"filePath": path, "content": notice, "numLines": 1, "startLine": 1, "totalLines": 1}
         return {"type": "text", "file": shown}
@@ -176,7 +188,7 @@ def _notice(payload: Payload, notice: str) -> object:
 
 
 def _is_mcp(payload: Payload) -> bool:
-    return payload.event.action.startswith("mcp__")
+    return payload.tool.startswith("mcp__")
 
 
 def _same_shape(old: object, new: object) -> bool:
