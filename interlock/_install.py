@@ -38,7 +38,7 @@ def install(
     installed before stays.
     """
     live = live_policy(policy, code_rules(rules or ()))
-    ambient.install(Installed(live, sink or NullSink(), approver, tuple(observers)))
+    ambient.install(Installed(live, NullSink() if sink is None else sink, approver, tuple(observers)))
 
 
 def live_policy(policy: str | os.PathLike[str] | Policy | None, rules: tuple[Rule, ...] = ()) -> LivePolicy:

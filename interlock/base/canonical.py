@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import base64
 import datetime as _dt
-import decimal
 import hashlib
 import json
 import math
 import pathlib
-import uuid
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -137,13 +136,19 @@ def _decimal(value: int) -> str:
 def _named(value: object) -> list[str]:
     if isinstance(value, _dt.datetime | _dt.date | _dt.time):
         return [type(value).__name__, value.isoformat()]
-    if isinstance(value, uuid.UUID):
+    if _is_of(value, "uuid", "UUID"):
         return ["uuid", str(value)]
-    if isinstance(value, decimal.Decimal):
+    if _is_of(value, "decimal", "Decimal"):
         return ["decimal", str(value)]
     if isinstance(value, pathlib.PurePath):
         return ["path", str(value)]
     raise NotCanonical(f"holds an object of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+def _is_of(value: object, module: str, name: str) -> bool:
+    """Whether a value is of a type of a module that costs a lot to import: where nobody did, there is no such value."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, name))
 
 
 def _write_text(text: str, out: list[str]) -> None:

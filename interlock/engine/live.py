@@ -51,13 +51,16 @@ class LivePolicy:
 
     def refresh(self) -> None:
         """Take over a changed source; cheap where nothing changed."""
-        if self._fingerprint() == self._seen:
-            return
-        with self._mutex:
-            now = self._fingerprint()
-            if now != self._seen:
-                self._seen = now
-                self._swap()
+        try:
+            if self._fingerprint() == self._seen:
+                return
+            with self._mutex:
+                now = self._fingerprint()
+                if now != self._seen:
+                    self._seen = now
+                    self._swap()
+        except InterlockError as e:
+            self._trouble = e
 
     def _swap(self) -> None:
         try:

@@ -17,7 +17,7 @@ import dataclasses
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from interlock.base.canonical import NotCanonical, encode, json_object
 from interlock.base.errors import InterlockError, one_line
@@ -87,7 +87,8 @@ class Receipt:
     mac: str = ""
 
 
-_TYPES: Final[Mapping[str, Any]] = get_type_hints(Receipt)
+_KINDS: Final = {"int": int, "str": str, "int | None": (int, type(None)), "str | None": (str, type(None))}
+_TYPES: Final[Mapping[str, Any]] = {f.name: _KINDS[str(f.type)] for f in dataclasses.fields(Receipt)}
 
 
 class ReceiptKeys:

@@ -167,7 +167,7 @@ def _judged(guard: Installed, event: SensorEvent, original: object) -> tuple[Out
         args = _payload(event.phase, original)
         event = replace(event, args=args)
         encoded = encode(args)
-    except NotCanonical as e:
+    except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
         # A result that nobody judges may be any object; whatever a rule would judge has to be readable.
         if event.phase == "call" or any(rule.phase == "result" for rule in policy.rules):
             return _unreadable(event, e), policy, epoch, None
@@ -182,9 +182,10 @@ def _payload(phase: Phase, original: object) -> Mapping[str, object]:
     return frozen_mapping(original)
 
 
-def _unreadable(event: SensorEvent, error: NotCanonical) -> Outcome:
+def _unreadable(event: SensorEvent, error: Exception) -> Outcome:
     guilty = next((name for name, value in event.args.items() if not _encodes(value)), None)
-    reason = f"the {'result' if event.phase == 'result' else 'call'} {error.what}, which the guard cannot read"
+    what = error.what if isinstance(error, NotCanonical) else f"fails with {type(error).__name__} when it is read"
+    reason = f"the {event.phase} {what}, which the guard cannot judge"
     return Outcome(Decision.block(reason, UNREADABLE, guilty), event, cause=error)
 
 

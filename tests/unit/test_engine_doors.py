@@ -312,6 +312,17 @@ def test_an_argument_nested_without_end_blocks() -> None:
         enforce_tool_call("t", {"x": loop})
 
 
+class Trap(dict[str, object]):
+    def items(self) -> Any:
+        raise OSError("gone")
+
+
+def test_an_argument_that_cannot_be_read_blocks() -> None:
+    install()
+    with pytest.raises(Blocked, match="fails with OSError when it is read"):
+        enforce_tool_call("t", {"x": Trap(a=1)})
+
+
 def test_observers_are_told_the_call_as_it_was_and_their_failures_are_counted() -> None:
     told: list[tuple[dict[str, object], str]] = []
 

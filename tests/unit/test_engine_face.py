@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,8 +134,15 @@ def test_a_policy_that_is_made_already_can_be_installed() -> None:
     assert ambient.installed().live.current.digest == "d" * 64
 
 
-@pytest.mark.parametrize("name", ["builtin:nothing", "mesh:", "mesh:pack", "mesh:@stable", "missing.json"])
-def test_a_policy_that_is_not_there_is_one_clear_line(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["builtin:nothing", "mesh:", "mesh:pack", "mesh:@stable", "mesh:pack@stable", "missing.json"]
+)
+def test_a_policy_that_is_not_there_is_one_clear_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("INTERLOCK_CONFIG", raising=False)
     with pytest.raises(InterlockError) as caught:
         install(policy=str(tmp_path / name) if name.endswith(".json") else name)
     assert "\n" not in str(caught.value)
@@ -143,19 +150,19 @@ def test_a_policy_that_is_not_there_is_one_clear_line(name: str, tmp_path: Path)
         ambient.installed()
 
 
-def seconds(code: str) -> float:
-    """The best of several runs of a fresh interpreter."""
-    times = []
-    for _ in range(7):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-I", "-c", code], check=True)
-        times.append(time.perf_counter() - started)
-    return min(times)
+def cpu_seconds(code: str) -> float:
+    """Processor time of one fresh interpreter."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_importing_costs_less_than_60_ms_over_bare_python() -> None:
     path = f"import sys; sys.path.insert(0, {str(Path(interlock.__file__).parents[1])!r}); "
-    assert seconds(path + "import interlock") - seconds(path) < 0.060
+    bare = min(cpu_seconds(path) for _ in range(5))
+    # Neighbours on a busy machine make every run slower and none faster, so one run under the limit shows it.
+    assert any(cpu_seconds(path + "import interlock") - bare < 0.060 for _ in range(25))
 
 
 def test_importing_needs_the_standard_library_only_and_no_other_room() -> None:
@@ -166,6 +173,6 @@ def test_importing_needs_the_standard_library_only_and_no_other_room() -> None:
         "rooms = {m.split('.')[1] for m in sys.modules if m.startswith('interlock.')}\n"
         "assert tops <= set(sys.stdlib_module_names) | {'interlock'}, tops\n"
         "assert not rooms & {'node', 'dap', 'commons', 'transparency', 'native'}, rooms\n"
-        "assert 'asyncio' not in sys.modules\n"
+        "assert not set(sys.modules) & {'asyncio', 'tempfile', 'uuid', 'tomllib', 'decimal', 'email', 'http'}\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True)

@@ -77,6 +77,21 @@ def test_a_bad_source_leaves_the_last_good_policy_and_says_so(caplog: pytest.Log
     assert (live.trouble, live.epoch) == (None, 2)
 
 
+def test_a_source_that_cannot_be_looked_at_leaves_the_last_good_policy() -> None:
+    source = Source()
+    asked: list[int] = []
+
+    def fingerprint() -> object:
+        asked.append(1)
+        if len(asked) > 1:
+            raise BadInput("gone")
+        return 1
+
+    live = LivePolicy(source.load, fingerprint)
+    live.refresh()
+    assert (live.current.digest, str(live.trouble)) == ("one", "gone")
+
+
 def test_the_first_policy_has_to_be_good() -> None:
     source = Source()
     source.bad = True
