@@ -33,6 +33,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ambient.install(None)
 
 
+@pytest.fixture
+def quick(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home where no canary flies, for the checks that it has nothing to do with."""
+    monkeypatch.setattr(doctor, "_canary", lambda command: iter(()))
+    return home
+
+
 def _settings(home: Path, command: str | None = None, more: dict[str, object] | None = None) -> Path:
     path = home / ".claude" / "settings.json"
     path.parent.mkdir(exist_ok=True)
@@ -86,27 +93,27 @@ def test_a_command_that_lets_nothing_through_fails_the_other_canary(home: Path) 
 
 
 @pytest.mark.parametrize("flag", ["disableAllHooks", "allowManagedHooksOnly"])
-def test_a_setting_that_turns_hooks_off_is_a_failure(home: Path, flag: str) -> None:
-    _settings(home, more={flag: True})
+def test_a_setting_that_turns_hooks_off_is_a_failure(quick: Path, flag: str) -> None:
+    _settings(quick, more={flag: True})
     assert _rows()["settings"].status == "fail"
     assert flag in _rows()["settings"].detail
 
 
-def test_a_managed_setting_counts_too(home: Path) -> None:
-    _settings(home)
-    (home / "managed.json").write_text('{"disableAllHooks": true}', encoding="utf-8")
+def test_a_managed_setting_counts_too(quick: Path) -> None:
+    _settings(quick)
+    (quick / "managed.json").write_text('{"disableAllHooks": true}', encoding="utf-8")
     assert _rows()["settings"].status == "fail"
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "INTERLOCK_CONFIG"])
-def test_a_variable_that_steers_the_hook_is_a_failure(home: Path, name: str) -> None:
-    _settings(home, more={"env": {name: "x", "EDITOR": "vi"}})
+def test_a_variable_that_steers_the_hook_is_a_failure(quick: Path, name: str) -> None:
+    _settings(quick, more={"env": {name: "x", "EDITOR": "vi"}})
     assert _rows()["settings"].status == "fail"
 
 
-def test_hooks_that_may_only_be_managed_are_no_failure_where_ours_is(home: Path) -> None:
+def test_hooks_that_may_only_be_managed_are_no_failure_where_ours_is(quick: Path) -> None:
     managed = json.loads(with_hooks("{}", hook_command(), "f")) | {"allowManagedHooksOnly": True}
-    (home / "managed.json").write_text(json.dumps(managed), encoding="utf-8")
+    (quick / "managed.json").write_text(json.dumps(managed), encoding="utf-8")
     assert "settings" not in _rows()
 
 
@@ -114,21 +121,21 @@ def test_hooks_that_may_only_be_managed_are_no_failure_where_ours_is(home: Path)
     ("old", "new", "status"),
     [('"onFailure": "block"', '"onFailure": "allow"', "fail"), ('"timeout": 15', '"timeout": 1', "warn")],
 )
-def test_an_entry_that_was_weakened_is_seen(home: Path, old: str, new: str, status: str) -> None:
-    path = _settings(home)
+def test_an_entry_that_was_weakened_is_seen(quick: Path, old: str, new: str, status: str) -> None:
+    path = _settings(quick)
     path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     assert _rows()["hook PreToolUse"].status == status
 
 
 @pytest.mark.parametrize(("says", "status"), [("2.1.197 (Claude Code)", "warn"), ("hello", "warn"), ("3.0.0", "ok")])
-def test_an_agent_that_does_not_fail_closed_is_told(home: Path, says: str, status: str) -> None:
-    _claude(home, says)
+def test_an_agent_that_does_not_fail_closed_is_told(quick: Path, says: str, status: str) -> None:
+    _claude(quick, says)
     assert _rows()["agent"].status == status
 
 
-def test_a_settings_file_that_cannot_be_read_is_a_failure_and_not_a_crash(home: Path) -> None:
+def test_a_settings_file_that_cannot_be_read_is_a_failure_and_not_a_crash(quick: Path) -> None:
     for data in (b"{", b"\xff"):
-        _settings(home).write_bytes(data)
+        _settings(quick).write_bytes(data)
         assert _rows()["hook"].status == "fail"
 
 
@@ -148,7 +155,7 @@ def test_a_policy_that_does_not_load_is_a_failure(home: Path) -> None:
     assert rows["canary allow"].status == "fail"
 
 
-def test_other_rooms_add_rows_and_their_errors_are_rows_too(home: Path) -> None:
+def test_other_rooms_add_rows_and_their_errors_are_rows_too(quick: Path) -> None:
     def mesh(config: str | None) -> Iterator[Row]:
         yield Row("mesh", "ok", "subscribed")
         raise BadInput("is gone", fix="look")
@@ -157,7 +164,7 @@ def test_other_rooms_add_rows_and_their_errors_are_rows_too(home: Path) -> None:
     assert [row.status for row in rows] == ["ok", "fail"]
 
 
-def test_json_is_one_object_and_the_exit_code_follows(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_and_the_exit_code_follows(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     doctor.register(parser.add_subparsers())
     args = parser.parse_args(["doctor", "--json"])
@@ -165,7 +172,7 @@ def test_json_is_one_object_and_the_exit_code_follows(home: Path, capsys: pytest
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is True
     assert {"check", "status", "detail", "fix"} == report["rows"][0].keys()
-    _settings(home, more={"disableAllHooks": True})
+    _settings(quick, more={"disableAllHooks": True})
     assert args.run(args) == 1
     args = parser.parse_args(["doctor"])
     capsys.readouterr()

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.engine.decision import Decision, Verdict
@@ -108,6 +108,7 @@ def test_what_the_agent_never_sends_is_refused_and_never_quoted(raw: bytes, why:
     assert "\n" not in str(e.value)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_give_a_payload_or_one_error(raw: bytes) -> None:
     with pytest.raises(BadPayload):

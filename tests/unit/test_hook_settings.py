@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.interceptors.hooks.settings import BadSettings, commands, entry, with_hooks, without_hooks
@@ -28,9 +28,9 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS)
 def test_install_adds_our_entries_and_keeps_every_other_byte(text: str) -> None:
     after = with_hooks(text, COMMAND, "f")
-    settings = json.loads(after)
+    value = json.loads(after)
     for event in ("PreToolUse", "PostToolUse"):
-        assert settings["hooks"][event][-1] == entry(COMMAND)
+        assert value["hooks"][event][-1] == entry(COMMAND)
     assert _is_subsequence(text.rstrip("}] \r\n"), after)
 
 
@@ -106,6 +106,7 @@ _HOOKS = st.dictionaries(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(st.text(max_size=6).filter(lambda k: k != "hooks"), _VALUES, max_size=4),
     st.none() | _HOOKS,
