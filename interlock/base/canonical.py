@@ -26,6 +26,7 @@ import math
 import pathlib
 import sys
 from collections.abc import Mapping
+from json.encoder import encode_basestring
 from typing import Final
 
 from interlock.base.errors import InterlockError
@@ -34,6 +35,7 @@ __all__ = ["MAX_DEPTH", "NotCanonical", "digest", "encode", "json_object", "pars
 
 MAX_DEPTH: Final = 200
 _TAG: Final = "$il"
+_HUGE: Final = 10**4000
 
 
 class NotCanonical(InterlockError):
@@ -128,7 +130,7 @@ def _write(value: object, out: list[str], depth: int) -> None:
 
 def _decimal(value: int) -> str:
     # str() refuses integers over 4,300 digits (a denial-of-service guard); an argument may hold one all the same.
-    if abs(value) < 10**4000:
+    if -_HUGE < value < _HUGE:
         return str(value)
     raise NotCanonical("holds an integer of more than 4,000 digits")
 
@@ -157,8 +159,8 @@ def _write_text(text: str, out: list[str]) -> None:
     except UnicodeEncodeError:
         _write_tagged(["utf16", text.encode("utf-16-be", "surrogatepass").hex()], out)
         return
-    # RFC 8785, 3.2.2.2: json.dumps escapes just what ECMAScript does, with \b \t \n \f \r and \u00xx in lower case.
-    out.append(json.dumps(text, ensure_ascii=False))
+    # RFC 8785, 3.2.2.2: json's encoder escapes just what ECMAScript does, with \b \t \n \f \r and \u00xx in lower case.
+    out.append(encode_basestring(text))
 
 
 def _write_float(value: float, out: list[str]) -> None:
