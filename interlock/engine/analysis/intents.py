@@ -15,7 +15,7 @@ from interlock.engine.analysis.effects import INTENT_NAMES, Finding, Intent
 from interlock.engine.analysis.interpreters import INTERPRETERS
 from interlock.engine.analysis.programs_cloud import CLOUD
 from interlock.engine.analysis.programs_data import DATA
-from interlock.engine.analysis.programs_files import FILES
+from interlock.engine.analysis.programs_files import FILES, PLACES
 from interlock.engine.analysis.programs_net import NET, SECRET_COMMANDS, uploads
 from interlock.engine.analysis.programs_system import SYSTEM
 from interlock.engine.analysis.programs_vcs import VCS
@@ -86,6 +86,7 @@ _BUCKETS: Final[dict[str, Program]] = dict.fromkeys(
 _TABLES: Final = Tables(
     handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
     programs=_chained(FILES, VCS, NET, SYSTEM, CLOUD, DATA, _BUCKETS, SECRET_COMMANDS),
+    places=PLACES,
 )
 
 

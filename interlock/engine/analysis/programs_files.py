@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from interlock.engine.analysis.effects import Finding
+from interlock.engine.analysis.findings import Places
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.outputs import printed
 from interlock.engine.analysis.paths import Place, is_disk
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import HOME, UNKNOWN, WORK, Arg
 
-__all__ = ["FILES", "deleted", "is_secret", "protected", "tail"]
+__all__ = ["FILES", "PLACES", "deleted", "is_secret", "protected", "tail"]
 
 _HOME_PREFIX: Final = re.compile(r"^(?:/(?:home|Users)/[^/]+|/root)(?=/|$)")
 # Files by which an agent or this guard is set up, as path components that must stand together; globs allowed.
@@ -52,6 +53,7 @@ _SECRETS: Final = re.compile(
     r"|^/etc/g?shadow$|^/proc/[^/]+/environ$"
     r"|(^|/)(\.env(\.(local|prod|production|staging|development|dev|test))?|credentials\.json|service-account[^/]*\.json|id_(rsa|dsa|ecdsa|ed25519))$"
 )
+_SYSTEM_FILES: Final = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/proc", "/sys", "/System")
 _GIT_DIR: Final = re.compile(r"(^|/)\.git(/(objects|refs|HEAD|logs|index)?(/.*)?)?$")
 
 
@@ -305,26 +307,21 @@ def _chattr(walk: Walk, call: Call) -> Iterator[Finding]:
             yield Finding("fs.write.system", where.path, where.scope)
 
 
-def _write(walk: Walk, call: Call) -> Iterator[Finding]:
-    """Any write to `call.path` (already placed): what kind of file that is."""
-    path = call.path
-    where = walk.place(Arg(path))
+def _write(where: Place, append: bool) -> Iterator[Finding]:
+    """Any write: what kind of file that is."""
+    path = where.path
     if protected(path, glob="*" in path or "?" in path, takes_parents=False):
         yield Finding("self.protect.config", path, where.scope)
-    names = _by_place(path)
-    for name in names:
+    for name in _by_place(path):
         yield Finding(name, path, where.scope)
-    if (
-        where.scope == "system"
-        and where.whole
-        and path.startswith(("/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/proc", "/sys", "/System"))
-    ) or (where.scope == "root" and where.whole and call.program == "write"):
+    if (where.scope == "system" and where.whole and path.startswith(_SYSTEM_FILES)) or (
+        where.scope == "root" and where.whole and not append
+    ):
         yield Finding("fs.write.system", path, where.scope)
 
 
-def _read(walk: Walk, call: Call) -> Iterator[Finding]:
-    """Any read of the file `call.args[0]`."""
-    where = walk.place(call.args[0])
+def _read(where: Place) -> Iterator[Finding]:
+    """Any read."""
     yield Finding("fs.read", where.path, where.scope)
     if is_secret(where.path) and not where.path.endswith(".pub"):
         yield Finding("secret.read", where.path, where.scope)
@@ -343,10 +340,9 @@ _READERS: Final = (
     "tac", "sort", "awk", "gawk", "cut", "diff", "zip", "gzip", "openssl", "jq", "tar", "view",
 )  # fmt: skip
 
+PLACES: Final = Places(_write, _read)
 FILES: Final[dict[str, Program]] = {
     **dict.fromkeys(_READERS, _reader),
-    "(read)": _read,
-    "(write)": _write,
     "chattr": _chattr,
     "chgrp": _chmod,
     "chmod": _chmod,

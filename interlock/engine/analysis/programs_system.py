@@ -25,6 +25,12 @@ def _formats(walk: Walk, call: Call) -> Iterator[Finding]:
             yield Finding("disk.format", arg.text, "device")
 
 
+def _badblocks(walk: Walk, call: Call) -> Iterator[Finding]:
+    opts = split(call.args, "bcdpteio")
+    if opts.has("-w"):
+        yield Finding("disk.format", call.args[-1].text, "device")
+
+
 def _wipefs(walk: Walk, call: Call) -> Iterator[Finding]:
     opts = split(call.args, "ot")
     if opts.has("-a", "--all", "-o", "--offset") and not opts.has("-n", "--no-act"):
@@ -248,7 +254,7 @@ def _mounted(walk: Walk, source: str) -> Iterator[Finding]:
 
 
 SYSTEM: Final[dict[str, Program]] = {
-    **dict.fromkeys(("mkfs", "mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs", "blkdiscard", "badblocks"), _formats),
+    **dict.fromkeys(("mkfs", "mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs", "blkdiscard"), _formats),
     **dict.fromkeys(("parted", "sgdisk", "sfdisk", "gdisk", "hdparm", "nvme"), _partitions),
     **dict.fromkeys(("lvremove", "vgremove", "pvremove"), _volumes),
     **dict.fromkeys(("zpool", "zfs", "cryptsetup", "diskutil"), _pool),
@@ -260,6 +266,7 @@ SYSTEM: Final[dict[str, Program]] = {
     **dict.fromkeys(("pip", "pip3", "pipx", "uv", "conda", "mamba", "poetry", "hatch", "flit", "pdm"), _uninstalls),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _npm),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _privileged),
+    "badblocks": _badblocks,
     "cargo": _publishes("publish", "yank"),
     "crontab": _crontab,
     "gem": _publishes("push", "yank"),

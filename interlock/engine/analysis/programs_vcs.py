@@ -8,6 +8,7 @@ from typing import Final
 
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import Options, split
+from interlock.engine.analysis.programs_files import is_secret
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import Arg
 
@@ -228,9 +229,7 @@ def _gh(walk: Walk, call: Call) -> Iterator[Finding]:
     if words.startswith("gist create"):
         yield Finding("net.upload", "gist", "remote")
         for arg in opts.operands[2:]:
-            if any(
-                f.name == "secret.read" for f in walk.tables.programs["(read)"](walk, Call("read", (arg,), None, ""))
-            ):
+            if is_secret(walk.place(arg).path):
                 yield Finding("net.upload.secret", arg.text, "remote")
 
 

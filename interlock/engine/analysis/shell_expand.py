@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from interlock.engine.analysis.shell_tree import Arith, Array, Lit, Part, Proc, Script, Sub, Var, Word
 from interlock.engine.analysis.values import EMPTY, HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
 
-__all__ = ["MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "braces"]
+__all__ = ["MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "Runner", "braces"]
 
 MAX_FIELDS: Final = 256  # words that one brace expansion may give
 MAX_VALUE: Final = 64 * 1024  # characters of one value

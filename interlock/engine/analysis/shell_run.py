@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from interlock.engine.analysis.effects import EFFECTS, Finding, Intent
+from interlock.engine.analysis.effects import Finding
+from interlock.engine.analysis.findings import Findings, Places
+from interlock.engine.analysis.ordinary import ORDINARY
 from interlock.engine.analysis.outputs import printed
-from interlock.engine.analysis.paths import Place, is_disk, is_sink, join, place
+from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.shell import parse_marked
-from interlock.engine.analysis.shell_expand import Environment, Exhausted, Expander
+from interlock.engine.analysis.shell_expand import Exhausted, Expander
 from interlock.engine.analysis.shell_tree import (
     Array,
     Case,
@@ -33,24 +35,15 @@ from interlock.engine.analysis.shell_tree import (
     Test,
     Word,
 )
-from interlock.engine.analysis.values import EMPTY, SELF, UNKNOWN, UNKNOWN_ARG, WORK, Arg, shown
+from interlock.engine.analysis.values import EMPTY, SELF, UNKNOWN, UNKNOWN_ARG, Arg, base_name, joined, quoted
 
-__all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "Walk", "base_name"]
+__all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "Walk"]
 
 MAX_STEPS: Final = 4000  # commands and loop turns of one walk
 MAX_NESTED: Final = 50  # commands inside commands: substitutions, `sh -c`, wrappers
 _MAX_TURNS: Final = 8  # a loop over more items runs once with all of them
-_MAX_FOUND: Final = 500
 _VERSION: Final = re.compile(r"[-.]?\d[\d.]*$")
 _HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
-_NO_WRAPPERS: Final = frozenset({  # ordinary programs whose arguments are never a command
-    "wc", "which", "whereis", "type", "man", "tldr", "info", "help", "whatis", "apropos", "basename", "dirname", "ls",
-    "stat", "file", "touch", "mkdir", "test", "[", "md5sum", "sha256sum", "cmp", "comm", "join", "paste", "expr", "seq",
-    "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "dpkg", "rpm", "hash", "logger", "notify-send", "say",
-        "tr",
-    "tput", "figlet", "cowsay", "compgen", "complete", "history", "jobs", "ps", "pgrep", "pidof", "lsof", "let",
-        "return",
-})  # fmt: skip
 _GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
 
 
@@ -72,29 +65,24 @@ class Tables(NamedTuple):
 
     handlers: Mapping[str, Handler]
     programs: Mapping[str, Program]
+    places: Places
 
 
-class Walk:
+class Walk(Findings):
     """One analysis of one command; `found` holds what it would do, `partial` why the view may be incomplete."""
 
     def __init__(self, tables: Tables, cwd: str | None, attributed_to: str) -> None:
+        super().__init__(tables.places, cwd, attributed_to)
         self.tables = tables
-        self.env = Environment()
-        self.work = cwd.rstrip("/") or "/" if cwd else WORK
-        self.env.cwd = self.work
         self.expander = Expander(self.env, self)
-        self.attributed_to = attributed_to
-        self.found: dict[Intent, None] = {}
         self.partial = ""
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
         self.aliases: dict[str, str] = {}
-        self.files: dict[str, Arg] = {}
         self.steps = MAX_STEPS
         self.depth = 0
         self.parallel = 0
         self.looping = 0
-        self.secrets = 0  # files of credentials that were read so far
         self.stack: list[tuple[str, int]] = []
 
     # -- the door ----------------------------------------------------------------------------------------------
@@ -113,7 +101,7 @@ class Walk:
         except (Exhausted, RecursionError) as e:
             self.partial = self.partial or (str(e) if isinstance(e, Exhausted) else "too deep")
         if self.partial in ("too long", "too deep", "too many commands"):
-            self.found[self._intent(Finding("exec.partial", self.partial), "sh")] = None
+            self.emit(Finding("exec.partial", self.partial), "sh")
 
     def _whole(self, script: Script) -> None:
         self.partial = script.partial
@@ -121,20 +109,6 @@ class Walk:
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.node(body, None)
-
-    # -- findings ----------------------------------------------------------------------------------------------
-
-    def emit(self, finding: Finding, program: str) -> None:
-        if len(self.found) < _MAX_FOUND:
-            self.found[self._intent(finding, program)] = None
-
-    def _intent(self, finding: Finding, program: str) -> Intent:
-        effect, reversible = EFFECTS[finding.name]
-        target = shown(finding.target)[:256]
-        return Intent(finding.name, effect, target, finding.scope, program, self.attributed_to, reversible)
-
-    def place(self, arg: Arg) -> Place:
-        return place(arg, self.env.cwd, self.work)
 
     # -- scripts and nodes -------------------------------------------------------------------------------------
 
@@ -144,7 +118,7 @@ class Walk:
         for item in script.items:
             background = item.op == "&"
             self.parallel += background
-            out = _joined(out, self.node(item.node, stdin))
+            out = joined(out, self.node(item.node, stdin))
             self.parallel -= background
         return out
 
@@ -181,7 +155,7 @@ class Walk:
         stdin, writes = self._redirected(node.redirects, stdin)
         out = EMPTY
         for branch in node.branches:
-            out = _joined(out, self._branch(branch, stdin))
+            out = joined(out, self._branch(branch, stdin))
         return self._written(writes, out)
 
     def _branch(self, script: Script, stdin: Arg | None) -> Arg:
@@ -200,7 +174,7 @@ class Walk:
             self.expander.single(word)
         out = EMPTY
         for body in node.bodies:
-            out = _joined(out, self._branch(body, stdin))
+            out = joined(out, self._branch(body, stdin))
         return self._written(writes, out)
 
     def _loop(self, node: Loop, stdin: Arg | None) -> Arg:
@@ -219,7 +193,7 @@ class Walk:
         else:
             for item in items:
                 self.env.set(node.name, (item,))
-                out = _joined(out, self.run(node.body, stdin))
+                out = joined(out, self.run(node.body, stdin))
         self.looping -= 1
         return self._written(writes, out)
 
@@ -320,7 +294,7 @@ class Walk:
 
     @staticmethod
     def _aliased(alias: str, argv: Sequence[Arg]) -> Arg:
-        return Arg(" ".join([alias, *(_quoted(a) for a in argv[1:])]))
+        return Arg(" ".join([alias, *(quoted(a) for a in argv[1:])]))
 
     def execute(self, argv: list[Arg], stdin: Arg | None, *, functions: bool = True) -> Arg:
         """One command with its arguments, as the tables know it."""
@@ -388,7 +362,7 @@ class Walk:
         if content is not None and ("/" in call.path):
             self.code(content, call.program)
             return
-        if call.program in _NO_WRAPPERS:
+        if call.program in ORDINARY:
             return
         for k, arg in enumerate(call.args):
             if base_name(arg.text) in _HIDDEN:
@@ -446,60 +420,13 @@ class Walk:
             self.remember(target, out)
         return EMPTY if writes else out
 
-    def remember(self, target: Arg, content: Arg) -> None:
-        """What a file will hold, for a later command that runs or reads it."""
-        if target.known and len(self.files) < 500:
-            self.files[join(self.env.cwd, target.text)] = content
-
-    def written(self, target: Arg, program: str, *, append: bool = False) -> None:
-        """A file that is written or replaced."""
-        where = self.place(target)
-        if is_sink(where.path) or not target.text:
-            return
-        if where.path.startswith(("/dev/tcp/", "/dev/udp/")):
-            self.emit(Finding("net.reverse_shell", where.path, "remote"), program)
-        elif is_disk(where.path):
-            self.emit(Finding("disk.overwrite", where.path, "device"), program)
-        else:
-            self.touched(where, program, append=append)
-
-    def touched(self, where: Place, program: str, *, append: bool = False) -> None:
-        for name in self.tables.programs["(write)"](self, Call("append" if append else "write", (), None, where.path)):
-            self.emit(name, program)
-        self.emit(Finding("fs.write", where.path, where.scope), program)
-
-    def read(self, target: Arg, program: str) -> None:
-        """A file that is read."""
-        for finding in self.tables.programs["(read)"](self, Call("read", (target,), None, program)):
-            self.emit(finding, program)
-            self.secrets += finding.name == "secret.read"
-
-
-def base_name(path: str) -> str:
-    """A program's name without its directory and `.exe`."""
-    return path.rstrip("/").rpartition("/")[2].removesuffix(".exe") if "/" in path else path.removesuffix(".exe")
-
 
 def _no_findings(walk: Walk, call: Call) -> Iterable[Finding]:
     return ()
 
 
-def _joined(a: Arg, b: Arg) -> Arg:
-    if not a.text:
-        return b
-    return a if not b.text else Arg((a.text + b.text)[:65536], a.glob or b.glob, a.taint or b.taint)
-
-
 def _short(old: tuple[Arg, ...], new: tuple[Arg, ...]) -> bool:
     return len(old) + len(new) <= _MAX_TURNS
-
-
-def _quoted(arg: Arg) -> str:
-    return (
-        arg.text
-        if arg.glob or re.fullmatch(r"[\w./:=@%+,-]+", arg.text)
-        else "'" + arg.text.replace("'", "'\\''") + "'"
-    )
 
 
 _NODES: Final[dict[type, Callable[..., Arg]]] = {

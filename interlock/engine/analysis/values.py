@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
-__all__ = ["EMPTY", "HOME", "SELF", "UNKNOWN", "UNKNOWN_ARG", "WORK", "Arg", "shown", "without_marks"]
+__all__ = [
+    "EMPTY",
+    "HOME",
+    "SELF",
+    "UNKNOWN",
+    "UNKNOWN_ARG",
+    "WORK",
+    "Arg",
+    "base_name",
+    "joined",
+    "quoted",
+    "shown",
+    "without_marks",
+]
 
 # Marks are control characters that `without_marks` takes out of every text that is judged.
 UNKNOWN: Final = "\x00"  # some text that only the shell will know
 HOME: Final = "\x01"  # the user's home directory
 SELF: Final = "\x02"  # `$0`: the running shell or script
 WORK: Final = "\x03"  # the directory the agent works in, where the event does not say which
+_PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
 _STRIP: Final = dict.fromkeys(map(ord, UNKNOWN + HOME + SELF + WORK))
 _SHOWN: Final = {ord(UNKNOWN): "...", ord(HOME): "~", ord(SELF): "$0", ord(WORK): "."}
 
@@ -43,3 +58,20 @@ def without_marks(text: str) -> str:
 def shown(text: str) -> str:
     """A value as people may see it."""
     return text.translate(_SHOWN)
+
+
+def base_name(path: str) -> str:
+    """A program's name without its directory and `.exe`."""
+    return path.rstrip("/").rpartition("/")[2].removesuffix(".exe") if "/" in path else path.removesuffix(".exe")
+
+
+def joined(a: Arg, b: Arg) -> Arg:
+    """What two commands print after each other."""
+    if not a.text:
+        return b
+    return a if not b.text else Arg((a.text + b.text)[:65536], a.glob or b.glob, a.taint or b.taint)
+
+
+def quoted(arg: Arg) -> str:
+    """The word as a shell would read it back."""
+    return arg.text if arg.glob or _PLAIN.fullmatch(arg.text) else "'" + arg.text.replace("'", "'\\''") + "'"

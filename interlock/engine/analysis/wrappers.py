@@ -12,7 +12,7 @@ from interlock.engine.analysis.outputs import printed
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
 from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg
 
-__all__ = ["WRAPPERS"]
+__all__ = ["WRAPPERS", "Wrapper"]
 
 
 class Wrapper(NamedTuple):

@@ -1,0 +1,73 @@
+"""What a walk has found so far, and what a file is that it writes or reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from interlock.engine.analysis.effects import EFFECTS, Finding, Intent
+from interlock.engine.analysis.paths import Place, is_disk, is_sink, join, place
+from interlock.engine.analysis.shell_expand import Environment
+from interlock.engine.analysis.values import WORK, Arg, shown
+
+__all__ = ["Findings", "Places"]
+
+_MAX_FOUND: Final = 500  # intents of one event
+_MAX_FILES: Final = 500  # files whose content is followed
+_MAX_TARGET: Final = 256  # characters of an intent's target
+
+
+class Places(NamedTuple):
+    """What is known of files by where they lie: the findings of a write (`append` or not) and of a read."""
+
+    write: Callable[[Place, bool], Iterable[Finding]]
+    read: Callable[[Place], Iterable[Finding]]
+
+
+class Findings:
+    """The intents of one event; the directory it starts in, and the files it has written."""
+
+    def __init__(self, places: Places, cwd: str | None, attributed_to: str) -> None:
+        self.places = places
+        self.env = Environment()
+        self.work = cwd.rstrip("/") or "/" if cwd else WORK
+        self.env.cwd = self.work
+        self.attributed_to = attributed_to
+        self.found: dict[Intent, None] = {}
+        self.files: dict[str, Arg] = {}
+        self.secrets = 0  # files of credentials that were read so far
+
+    def emit(self, finding: Finding, program: str) -> None:
+        if len(self.found) < _MAX_FOUND or finding.name == "exec.partial":
+            effect, reversible = EFFECTS[finding.name]
+            target = shown(finding.target)[:_MAX_TARGET]
+            intent = Intent(finding.name, effect, target, finding.scope, program, self.attributed_to, reversible)
+            self.found[intent] = None
+
+    def place(self, arg: Arg) -> Place:
+        return place(arg, self.env.cwd, self.work)
+
+    def remember(self, target: Arg, content: Arg) -> None:
+        """What a file will hold, for a later command that runs or reads it."""
+        if target.known and len(self.files) < _MAX_FILES:
+            self.files[join(self.env.cwd, target.text)] = content
+
+    def written(self, target: Arg, program: str, *, append: bool = False) -> None:
+        """A file that is written or replaced."""
+        where = self.place(target)
+        if is_sink(where.path) or not target.text:
+            return
+        if where.path.startswith(("/dev/tcp/", "/dev/udp/")):
+            self.emit(Finding("net.reverse_shell", where.path, "remote"), program)
+        elif is_disk(where.path):
+            self.emit(Finding("disk.overwrite", where.path, "device"), program)
+        else:
+            for finding in self.places.write(where, append):
+                self.emit(finding, program)
+            self.emit(Finding("fs.write", where.path, where.scope), program)
+
+    def read(self, target: Arg, program: str) -> None:
+        """A file that is read."""
+        for finding in self.places.read(self.place(target)):
+            self.emit(finding, program)
+            self.secrets += finding.name == "secret.read"
