@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.engine.event import SensorEvent
-from interlock.engine.policy import argpath, matching
+from interlock.engine.decision import Decision
+from interlock.engine.detectors.spec import DetectorSpec
+from interlock.engine.event import Phase, SensorEvent
+from interlock.engine.policy import argpath, conditions, matching
 from interlock.engine.policy.conditions import compile_condition
 from interlock.engine.policy.matching import compile_test, same
-from interlock.engine.policy.problems import CannotJudge
+from interlock.engine.policy.problems import BadPolicy, CannotJudge
 
 
 def holds(when: Mapping[str, object], *, action: str = "Bash", principal: str | None = None, **args: object) -> bool:
@@ -180,3 +182,20 @@ def test_a_detector_condition_fires_where_the_detector_objects() -> None:
     assert holds(when, action="http_post", url="https://evil.example/x")
     assert not holds(when, action="http_post", url="https://api.internal/x")
     assert holds({"not": when}, action="http_post", url="https://api.internal/x")
+
+
+def test_a_detector_that_allows_has_not_objected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "REGISTRY", {"calm": _spec("calm", Decision.allow("fine"))})
+    assert not holds({"detector": "calm"})
+    monkeypatch.setattr(conditions, "REGISTRY", {"calm": _spec("calm", Decision.escalate("hm"))})
+    assert holds({"detector": "calm"})
+
+
+def test_a_detector_of_the_other_phase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "REGISTRY", {"late": _spec("late", None, phase="result")})
+    with pytest.raises(BadPolicy, match=r"reads events of phase 'result'.*give the rule \"phase\": \"result\""):
+        holds({"detector": "late"})
+
+
+def _spec(name: str, says: Decision | None, phase: Phase = "call") -> DetectorSpec:
+    return DetectorSpec(name, lambda params: lambda event: says, {}, redacts=True, phase=phase, summary="")

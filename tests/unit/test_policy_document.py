@@ -69,12 +69,12 @@ def test_examples_are_events_of_the_rules_phase() -> None:
 
 
 def test_a_rule_read_stays_as_it_was_read() -> None:
-    when: dict[str, Any] = {"all": [{"arg": "command", "in": ["a"]}]}
+    when: dict[str, Any] = {"all": [{"arg": "command", "equals": ["a"]}]}
     (doc,) = rule_docs([rule(when=when)], "here")
     before = semantic_digest(doc)
-    when["all"][0]["in"].append("b")
+    when["all"][0]["equals"].append("b")
     assert semantic_digest(doc) == before
-    assert not doc.condition(SensorEvent("Bash", {"command": "b"}))
+    assert doc.condition(SensorEvent("Bash", {"command": ["a"]}))
     with pytest.raises(TypeError):
         doc.when["all"] = ()  # type: ignore[index]
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 import pytest
 
 from interlock.engine.decision import Decision, Verdict
+from interlock.engine.detectors.spec import DetectorSpec
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy import load, matching
+from interlock.engine.policy import conditions, document, load, matching
+from interlock.engine.policy.check import check_rules
 from interlock.engine.policy.document import BadPolicy, rule_docs
 from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules, load_policy, merged
 from interlock.engine.policy.model import Policy, Rule, Source
@@ -77,6 +79,8 @@ def test_a_rule_modifies_only_through_its_mask() -> None:
     assert (decision.verdict, decision.reason, decision.policy_id) == (Verdict.MODIFY, "masked", "m")
     assert decision.modified_args is not None
     assert key not in str(decision.modified_args["body"])
+    assert decision.attributed_to is not None
+    assert "body" in decision.attributed_to
     assert made.function(SensorEvent("http_post", {"body": "nothing to hide"})) is None
     assert made.function(SensorEvent("other", {"body": f"key {key}"})) is None
 
@@ -178,3 +182,24 @@ def test_result_rules_are_compiled_for_results() -> None:
     (compiled,) = compile_rules(rule_docs([made], "here"), HERE)
     assert compiled.phase == "result"
     assert compiled.function(SensorEvent("Read", {"result": "BEGIN KEY"}, "result")) is not None
+
+
+def test_a_mask_that_allows_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = DetectorSpec("calm", lambda params: lambda event: Decision.allow(), {}, True, "call", "")
+    monkeypatch.setattr(conditions, "REGISTRY", {"calm": calm})
+    monkeypatch.setattr(document, "REGISTRY", {"calm": calm})
+    made = rule("m", when={"action": "*"}, verdict="modify", mask={"detector": "calm"})
+    (compiled,) = compile_rules(rule_docs([made], "here"), HERE)
+    assert compiled.function(SensorEvent("Bash", {})) is None
+
+
+def test_a_mask_that_cannot_mask_may_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    stern = DetectorSpec("stern", lambda params: lambda event: Decision.block("cannot"), {}, True, "call", "")
+    monkeypatch.setattr(conditions, "REGISTRY", {"stern": stern})
+    monkeypatch.setattr(document, "REGISTRY", {"stern": stern})
+    examples = {"fires": [{"action": "Bash"}], "passes": []}
+    made = rule("m", when={"action": "*"}, verdict="modify", mask={"detector": "stern"}, examples=examples)
+    docs = rule_docs([made], "here")
+    (compiled,) = compile_rules(docs, HERE)
+    assert compiled.function(SensorEvent("Bash", {})) == Decision.block("no m", "m")
+    assert check_rules(docs).rows[0].problem == "the rule gives block, not modify"
