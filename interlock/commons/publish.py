@@ -138,13 +138,13 @@ class Publisher:
 
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""
-        with file_lock(self._home / "lock"):
+        with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
             return None if journal is None else self._finish(journal, signer)
 
     def abandon(self) -> None:
         """Give up a publish that the log has not acknowledged. Raises: UnfinishedPublish, for one that it has."""
-        with file_lock(self._home / "lock"):
+        with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
             if journal is not None and journal.step not in ("begun", "done"):
                 raise UnfinishedPublish("stands in the log already", where=journal.path, fix="resume it")
@@ -155,7 +155,7 @@ class Publisher:
 
         Raises: UnfinishedPublish, BadKey.
         """
-        with file_lock(self._home / "lock"):
+        with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
             if journal is not None and journal.step != "done":
                 raise UnfinishedPublish("is not finished", where=journal.path, fix="resume it first")
@@ -163,7 +163,7 @@ class Publisher:
             self._repository.renew(load_keys(self._home / "keys", present), self._clock.now_us())
 
     def _run(self, wanted: Journal, signer: RoleSigner | None) -> Published:
-        with file_lock(self._home / "lock"):
+        with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
             same = journal is not None and (journal.data, journal.path) == (wanted.data, wanted.path)
             if journal is None or (journal.step == "done" and not same):

@@ -9,6 +9,7 @@ import errno
 import ipaddress
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +89,14 @@ def open_socket(listen: Listen) -> socket.socket:
     return sock
 
 
-def serve(app: ASGIApp, listen: Listen, *, ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C. `ready` is called with the base URL once the socket listens."""
+def serve(
+    app: ASGIApp,
+    listen: Listen,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve until SIGTERM, Ctrl-C or `stop`. `ready` is called with the base URL once the socket listens."""
     with open_socket(listen) as sock:
         host, port = sock.getsockname()[:2]
         scheme = "https" if listen.tls_cert else "http"
@@ -107,7 +114,15 @@ def serve(app: ASGIApp, listen: Listen, *, ready: Callable[[str], None] | None =
         )
         if ready is not None:
             ready(url)
-        uvicorn.Server(config).run(sockets=[sock])
+        server = uvicorn.Server(config)
+        if stop is not None:
+            threading.Thread(target=_stop_with, args=(server, stop), daemon=True).start()
+        server.run(sockets=[sock])
+
+
+def _stop_with(server: uvicorn.Server, stop: threading.Event) -> None:
+    stop.wait()
+    server.should_exit = True
 
 
 async def body_of(request: Request, limit: int) -> bytes:

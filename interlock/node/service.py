@@ -1,16 +1,18 @@
-"""What every long-running command shares: logging to stderr, as lines or as JSON, and never a value."""
+"""What every long-running command shares: how it is stopped, and its log on stderr, which never holds a value."""
 
 from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
+import threading
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import one_line
 
-__all__ = ["start_logging"]
+__all__ = ["start_logging", "stop_event"]
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
@@ -50,3 +52,19 @@ def start_logging(form: str = "text", level: str = "info") -> None:
     root.setLevel(_LEVELS[level])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def stop_event(*, with_stdin: bool) -> threading.Event:
+    """An event that SIGTERM and Ctrl-C set; `with_stdin`, also the end of standard input: our starter is gone."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if with_stdin:
+        threading.Thread(target=_until_eof, args=(stop,), daemon=True).start()
+    return stop
+
+
+def _until_eof(stop: threading.Event) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    stop.set()

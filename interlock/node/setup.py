@@ -27,6 +27,7 @@ from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
 from interlock.dap.tokens import TokenTable, token_hash
+from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.note import NoteSigner
 
@@ -141,7 +142,7 @@ def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: R
     """
     held = AggregatorTask(task, verify_key_of(rng(32), task.task_id), collector.config)
     for directory in directories:
-        replace(directory / "tasks" / f"{task.task_id.hex()[:16]}.json", taskfile.dump_task(held))
+        TaskDirectory(directory / "tasks").add(held)
 
 
 def add_token(path: Path, name: str, token: str) -> None:

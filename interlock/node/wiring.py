@@ -23,14 +23,14 @@ from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.shares import KeyRing
-from interlock.dap.task import AggregatorTask, Task
-from interlock.dap.taskfile import load_task
+from interlock.dap.task import Task
 from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
 from interlock.node.config import ServeConfig
 from interlock.node.roles import aggregate, commons, log, mirror, witness
 from interlock.node.setup import LOG_POLICY, make_hpke_key, read_hashes, read_signer, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
+from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -116,7 +116,7 @@ def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 
 @contextlib.contextmanager
 def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    place, tasks = config.directory, _Tasks(config.directory / "tasks")
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks")
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = aggregate.HttpExchange(_secret(place / "helper-token"))
@@ -131,7 +131,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 
 @contextlib.contextmanager
 def _helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    place, tasks = config.directory, _Tasks(config.directory / "tasks")
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks")
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteHelperStorage(place / "helper.sqlite")
     with contextlib.closing(storage):
@@ -148,35 +148,6 @@ ROLES: Final[Mapping[str, Role]] = {
     "dap-leader": _leader,
     "dap-helper": _helper,
 }
-
-
-class _Tasks(Mapping[bytes, AggregatorTask]):
-    """The tasks in a folder, read again when a file comes or goes: a task is added without a restart."""
-
-    def __init__(self, directory: Path) -> None:
-        self._dir = private_dir(directory)
-        self._seen: object = None
-        self._tasks: dict[bytes, AggregatorTask] = {}
-        self._lock = threading.Lock()
-        self._current()
-
-    def __getitem__(self, task_id: bytes) -> AggregatorTask:
-        return self._current()[task_id]
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._current())
-
-    def __len__(self) -> int:
-        return len(self._current())
-
-    def _current(self) -> dict[bytes, AggregatorTask]:
-        with self._lock:
-            seen = self._dir.stat().st_mtime_ns
-            if seen != self._seen:
-                paths = sorted(self._dir.glob("*.json"))
-                held = [load_task(read_bounded(p, _LIMIT), where=str(p)) for p in paths]
-                self._tasks, self._seen = {h.task.task_id: h for h in held}, seen
-            return self._tasks
 
 
 @contextlib.contextmanager

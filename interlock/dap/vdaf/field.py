@@ -16,7 +16,7 @@ from typing import Final
 
 from interlock.dap.backend import VdafError
 
-__all__ = ["FIELD128", "FIELD64", "Field"]  # noqa: RUF022 - plain order, where ruff counts 64 before 128
+__all__ = ["FIELD64", "FIELD128", "Field"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ from interlock.interceptors.hooks.entry import guard_settings
 from interlock.native.availability import availability
 from interlock.node.cli.hook import hook_command, scopes
 
-__all__ = ["Provider", "Row", "checks", "register"]
+__all__ = ["Provider", "Row", "checks", "register", "report_rows"]
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -72,7 +72,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], more
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
 
     def run(args: argparse.Namespace) -> int:
-        return _report(list(checks(args.config, more)), as_json=args.json)
+        return report_rows(list(checks(args.config, more)), as_json=args.json)
 
     parser.set_defaults(run=run)
 
@@ -90,7 +90,8 @@ def _failed(check: str, e: InterlockError) -> Row:
     return Row(check, "fail", f"{e.where}: {e.what}" if e.where else e.what, e.fix)
 
 
-def _report(rows: list[Row], *, as_json: bool) -> int:
+def report_rows(rows: list[Row], *, as_json: bool) -> int:
+    """Print the rows and return the exit code: 0 where none fails, 1 otherwise."""
     ok = all(row.status != "fail" for row in rows)
     if as_json:
         print(json.dumps({"format": "interlock-doctor", "v": 1, "ok": ok, "rows": [asdict(row) for row in rows]}))

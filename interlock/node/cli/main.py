@@ -1,0 +1,117 @@
+"""The argument tree, and the one table from a failure to an exit code.
+
+    0 ok · 1 refused, or a check failed · 2 usage, input or environment · 3 our fault
+
+Each command group is a module with `register(commands)`; it is imported when the tree is built, and what needs an
+extra is imported only when such a command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, one_line
+from interlock.node.cli import doctor, hook, mesh, policy
+
+__all__ = ["main"]
+
+_EXTRA: Final = {
+    "httpx",
+    "starlette",
+    "uvicorn",
+    "cryptography",
+    "nacl",
+    "tuf",
+    "securesystemslib",
+    "Cryptodome",
+    "rich",
+}
+_EPILOG: Final = """\
+exit codes: 0 ok, 1 refused or a check failed, 2 usage, input or environment, 3 our fault
+
+start here:
+  interlock install-hook claude-code    guard Claude Code on this machine
+  interlock doctor                      see what is guarded, and what is not
+  interlock policy test FILE            run the examples that a policy's rules carry
+  interlock mesh demo                   the whole loop on this machine, in a few seconds
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(EXIT_USAGE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; one line on stderr says why where it is not 0."""
+    parser = _tree()
+    args = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace], int] | None = getattr(args, "run", None)
+    if run is None:
+        args.parser.print_help()
+        return EXIT_OK
+    return _guarded(run, args)
+
+
+def _tree() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="interlock",
+        description="A guard for AI agents: it decides before an action takes effect, and before its result.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    parser.set_defaults(parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    for group in (hook, doctor, policy, mesh):
+        group.register(commands)
+    return parser
+
+
+def _version() -> str:
+    from interlock import __version__
+
+    return f"interlock {__version__}"
+
+
+def _guarded(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    try:
+        return run(args)
+    except InterlockError as e:
+        return _fail(str(e), e.exit_code)
+    except ModuleNotFoundError as e:
+        missing = (e.name or "").split(".")[0]
+        if missing not in _EXTRA:
+            return _fault(e)
+        return _fail(f"this command needs {missing}; install it with: pip install 'interlock[mesh]'", EXIT_USAGE)
+    except KeyboardInterrupt:
+        return _fail("stopped", EXIT_REFUSED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, and keep Python from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_REFUSED
+    except OSError as e:
+        where = f"{e.filename}: " if e.filename else ""
+        return _fail(f"{where}{e.strerror or type(e).__name__}", EXIT_USAGE)
+    except Exception as e:  # noqa: BLE001 - the edge: whatever is left is our fault, and one line with exit code 3
+        return _fault(e)
+
+
+def _fault(e: Exception) -> int:
+    logging.getLogger("interlock").debug("fault", exc_info=e)
+    last = e.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = f" in {last.tb_frame.f_globals.get('__name__')}, line {last.tb_lineno}" if last else ""
+    return _fail(f"a fault of interlock: {type(e).__name__}{place}; please report it", EXIT_FAULT)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"interlock: {one_line(message)}", file=sys.stderr)
+    return code

@@ -1,0 +1,159 @@
+"""The argument tree of `interlock mesh`; what a command does stands in mesh_node (members) and mesh_roles (operators).
+
+Those modules need the extra `mesh` and are imported only when one of their commands runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["ROLES", "UnsupportedPlatform", "register"]
+
+ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
+_NODE: Final = "interlock.node.cli.mesh_node"
+_ROLES: Final = "interlock.node.cli.mesh_roles"
+_DEMO: Final = "interlock.node.demo.run"
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+class UnsupportedPlatform(InterlockError):
+    """A part that does not run on this system."""
+
+    code = "unsupported-platform"
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `mesh` with its commands."""
+    mesh = commands.add_parser(
+        "mesh",
+        help="signed policy shared, and counts that no one can read alone",
+        description="Follow a commons as a member, or run one of its roles. `mesh demo` shows all of it.",
+    )
+    mesh.set_defaults(parser=mesh)
+    group = mesh.add_subparsers(title="commands", metavar="COMMAND")
+    _member_commands(group)
+    _count_commands(group)
+    _operator_commands(group)
+    demo = _add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
+    demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
+    demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
+
+
+def _member_commands(group: _Commands[argparse.ArgumentParser]) -> None:
+    init = _add(group, "init", _NODE, "init", "pin a commons: its first root, its log and the witnesses that count")
+    root = init.add_mutually_exclusive_group(required=True)
+    root.add_argument("--root", metavar="FILE", help="the commons' first root, from somebody you trust")
+    root.add_argument("--root-sha256", metavar="HEX", help="its digest; the root is then fetched and must match")
+    init.add_argument("--commons", metavar="URL", help="a mirror, or the commons itself")
+    init.add_argument(
+        "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
+    )
+    for name, told in (
+        ("subscribe", "follow a pack in a ring, and bring it into force"),
+        ("unsubscribe", "follow it no more"),
+    ):
+        command = _add(group, name, _NODE, name, told)
+        command.add_argument("pack", metavar="mesh:PACK@RING")
+    _add(group, "update", _NODE, "update", "look for news once, now")
+    run = _add(group, "run", _NODE, "run", "follow the commons and report, until stopped")
+    _add_service(run)
+    grant = _add(group, "grant", _NODE, "grant", "let rules of a community pack block and mask here")
+    grant.add_argument("pack", metavar="mesh:PACK@RING")
+    grant.add_argument("rules", metavar="RULE", nargs="*", help="ids of rules; all of the pack's where none is named")
+    grant.add_argument("--revoke", action="store_true", help="take the grant back")
+    status = _add(group, "status", _NODE, "status", "what is in force, since when, and what is wrong")
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    doctor = _add(group, "doctor", _NODE, "doctor", "check this node: pins, packs, freshness, split views")
+    doctor.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _count_commands(group: _Commands[argparse.ArgumentParser]) -> None:
+    consent = _add(group, "consent", _NODE, "consent", "say whether this node reports counts; no is the default")
+    consent.add_argument("answer", choices=("on", "off", "show"))
+    consent.add_argument("task", nargs="?", help="the task's name")
+    report = _add(group, "report", _NODE, "report", "send what is due, once")
+    report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
+    ledger = _add(group, "ledger", _NODE, "ledger", "what was sent, when, and under which task")
+    ledger.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
+    publish = _add(
+        group,
+        "publish",
+        _ROLES,
+        "publish",
+        "publish a pack in a ring, or finish a publish that was cut short",
+        home=False,
+    )
+    publish.add_argument("pack", metavar="PACK", nargs="?", help="a policy file, a pack file, or builtin:NAME")
+    publish.add_argument("--ring", choices=("canary", "beta", "stable"))
+    publish.add_argument("--version", type=int, default=0, metavar="N", help="the pack's version, for a policy file")
+    publish.add_argument(
+        "--author", action="append", default=[], metavar="NAME", help="for a policy file; may be repeated"
+    )
+    publish.add_argument(
+        "--licence", default="Apache-2.0", metavar="SPDX", help="for a policy file (default: %(default)s)"
+    )
+    publish.add_argument("--resume", action="store_true", help="finish what was cut short")
+    publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
+    setup = _add(group, "setup", _ROLES, "setup", "make a role's folder: keys, tokens, configuration", home=False)
+    setup.add_argument("--role", choices=ROLES, required=True)
+    setup.add_argument("--dir", metavar="DIR", required=True, help="the role's new folder")
+    setup.add_argument("--name", metavar="NAME", default="", help="log: its origin; witness: its name in policies")
+    setup.add_argument(
+        "--holder",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="commons: a keyholder and a file with the passphrase",
+    )
+    setup.add_argument(
+        "--threshold", type=int, default=2, metavar="N", help="commons: holders who sign (default: %(default)s)"
+    )
+    setup.add_argument("--log-url", metavar="URL", default="", help="commons, mirror: where the log is")
+    setup.add_argument(
+        "--log-policy", metavar="FILE", help="commons, mirror, log, witness: the log, its witnesses, the quorum"
+    )
+    setup.add_argument("--upstream", metavar="URL", default="", help="mirror: what it copies")
+    setup.add_argument("--root", metavar="FILE", help="mirror: the commons' first root")
+    serve = _add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
+    serve.add_argument("--role", choices=ROLES, required=True)
+    serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
+    serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
+    serve.add_argument("--tls-cert", metavar="FILE")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
+    _add_service(serve)
+
+
+def _add(
+    group: _Commands[argparse.ArgumentParser], name: str, module: str, function: str, told: str, *, home: bool = True
+) -> argparse.ArgumentParser:
+    parser = group.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+    if name != "demo":
+        parser.add_argument("--config", metavar="FILE", help="the configuration file")
+    if home and name != "demo":
+        parser.add_argument("--home", metavar="DIR", help="the node's home; by default the [mesh] section names it")
+    parser.set_defaults(run=lambda args: _load(module, function)(args), parser=parser)
+    return parser
+
+
+def _add_service(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--stop-with-stdin", action="store_true", help="stop when standard input is closed")
+
+
+def _load(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    if sys.platform == "win32":
+        raise UnsupportedPlatform("does not run on Windows", where="interlock mesh", fix="use Linux or macOS")
+    found: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), function)
+    return found
