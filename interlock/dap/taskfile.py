@@ -1,6 +1,7 @@
-"""A task and an HPKE key as files, which only their owner may read: both hold secrets.
+"""A task and an HPKE key as files. An aggregator's task and a key hold secrets; the client's task holds none.
 
-Pairs: `dump_task` and `load_task`, `dump_key` and `load_key`. Whoever writes the bytes makes the file private.
+Pairs: `dump_task` and `load_task`, `dump_client_task` and `load_client_task` (what members and the collector get),
+`dump_key` and `load_key`. Whoever writes bytes that hold secrets makes the file private.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from interlock.base.primitives import x25519_public
 from interlock.dap.hpke import KeyPair
 from interlock.dap.messages import HpkeConfig
 from interlock.dap.shares import HpkeKey
-from interlock.dap.task import AggregatorTask, task_of
+from interlock.dap.task import AggregatorTask, Task, task_of
 
-__all__ = ["dump_key", "dump_task", "load_key", "load_task"]
+__all__ = ["dump_client_task", "dump_key", "dump_task", "load_client_task", "load_key", "load_task"]
 
 _TASK_FORMAT: Final = "interlock-dap-task"
+_CLIENT_FORMAT: Final = "interlock-dap-client-task"
 _KEY_FORMAT: Final = "interlock-hpke-key"
 _VERSION: Final = 1
 _KEY_SIZE: Final = 32
@@ -46,6 +48,24 @@ def load_task(data: bytes, *, where: str) -> AggregatorTask:
         return AggregatorTask(task, _hex(body, "verify_key"), HpkeConfig.decode(_hex(body, "collector")), key_id)
     except (ValueError, Malformed) as e:
         raise BadState(f"is damaged ({e})", where=where, fix="make the task's file again") from None
+
+
+def dump_client_task(task: Task) -> bytes:
+    """What a member or the collector is handed: the exact configuration, and whether it is a demonstration."""
+    body: dict[str, object] = {"configuration": task.configuration.hex(), "demo": task.demo}
+    return stamped(_CLIENT_FORMAT, _VERSION, body)
+
+
+def load_client_task(data: bytes, *, where: str) -> Task:
+    """Raises: BadState, NewerFormat, TaskRefused (a task that is not safe to take part in)."""
+    body = unstamped(data, _CLIENT_FORMAT, _VERSION, where=where)
+    demo = body.get("demo")
+    try:
+        if set(body) != {"v", "configuration", "demo"} or not isinstance(demo, bool):
+            raise ValueError("its fields are not configuration and demo")
+        return task_of(_hex(body, "configuration"), demo=demo)
+    except ValueError as e:
+        raise BadState(f"is damaged ({e})", where=where, fix="ask the task's author for its file again") from None
 
 
 def dump_key(key: HpkeKey) -> bytes:
