@@ -35,7 +35,8 @@ def guard(
 
     Rules see the arguments by parameter name, defaults filled in, keyword extras (`**kwargs`) as arguments of their
     own, `*args` as one argument; `self` and `cls` are left out. What rules set is what the function is called with.
-    Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole.
+    Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole. The
+    guard itself is not asynchronous: an approver that waits for a person holds up the event loop that calls it.
     Raises, when decorating: TypeError.
     """
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import enforce_tool_call, install
+from interlock import SensorEvent, enforce_tool_call, install
 from interlock.detectors import pii_redaction_guard
 from interlock.engine import ambient
 from interlock.engine.detectors.pii import redacted_pii
@@ -30,6 +30,7 @@ def _nothing_installed() -> Iterator[None]:
         ("4111-1111-1111-1111", "CREDIT_CARD"),
         ("4111111111111111", "CREDIT_CARD"),
         ("4111\u00a01111\u00a01111\u00a01111", "CREDIT_CARD"),
+        ("4111\u200b1111\u200b1111\u200b1111", "CREDIT_CARD"),
         ("4111 - 1111", None),
         ("5555 5555 5555 4444", "CREDIT_CARD"),
         ("2223003122003222", "CREDIT_CARD"),
@@ -110,22 +111,20 @@ def test_nested_values_are_masked_in_a_copy_and_the_first_path_is_named() -> Non
     assert going["n"] == "[REDACTED CREDIT_CARD]"
     assert args["rows"][0]["note"][1] == "4111111111111111"
     rule = pii_redaction_guard()
-    decision = rule(ambient_event(args))
+    decision = rule(call(args))
     assert decision is not None
     assert decision.attributed_to == "rows[0].note[1]"
     assert decision.reason == "masked CREDIT_CARD, SSN"
     assert set(decision.modified_args or {}) == {"rows", "n"}
 
 
-def ambient_event(args: dict[str, Any]) -> Any:
-    from interlock import SensorEvent
-
+def call(args: dict[str, Any]) -> SensorEvent:
     return SensorEvent("t", args)
 
 
 def test_bytes_are_masked_and_keys_never_named() -> None:
     rule = pii_redaction_guard()
-    decision = rule(ambient_event({"x": {"4111 1111": b"\xff 4111111111111111"}}))
+    decision = rule(call({"x": {"4111 1111": b"\xff 4111111111111111"}}))
     assert decision is not None
     assert decision.modified_args == {"x": {"4111 1111": b"\xff [REDACTED CREDIT_CARD]"}}
     assert decision.attributed_to == "x.*"

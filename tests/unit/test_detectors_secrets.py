@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from interlock import SensorEvent
 from interlock.detectors import secrets_guard
+from interlock.engine.detectors.pii import redacted_pii
 from interlock.engine.detectors.secret_forms import FORMS
 from interlock.engine.detectors.secrets import redacted_secrets
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpora" / "secrets.jsonl.gz"
+CORPORA = Path(__file__).resolve().parents[3] / "shared" / "corpora"
+CORPUS = CORPORA / "secrets.jsonl.gz"
+BENIGN = ("benign_commands.jsonl.gz", "benign_tool_calls.jsonl.gz")
 # made up, with the alphabet and length of the real thing; cut in two so that no scanner of sources takes them for real
 A36 = "wWPw5k4aXcaT4fNP0UcnZw" + "JUVFk6LO0pINUx"
 HEX40 = "9f8e7d6c5b4a39281706" + "f5e4d3c2b1a098765432"
@@ -143,3 +146,13 @@ def test_recall_and_false_alarms_on_a_corpus_of_test_values() -> None:
     assert recall >= 0.70
     assert alarms <= 0.15
     assert own_alarms == []
+
+
+@pytest.mark.skipif(not all((CORPORA / name).exists() for name in BENIGN), reason="the corpora are not here")
+@pytest.mark.parametrize("name", BENIGN)
+def test_false_alarms_on_real_commands_and_tool_calls_are_fewer_than_one_in_a_thousand(name: str) -> None:
+    rows = [json.loads(line) for line in gzip.decompress((CORPORA / name).read_bytes()).splitlines()]
+    texts = [row["command"] if "command" in row else json.dumps(row["args"]) for row in rows]
+    alarms = [text for text in texts if redacted_secrets(text)[1] or redacted_pii(text)[1]]
+    print(f"{name}: {len(alarms)} of {len(texts)}")
+    assert len(alarms) * 1000 < len(texts)

@@ -291,6 +291,31 @@ while n:
 """
 
 
+FULL = """
+import resource, signal, sys
+from interlock import Blocked, FileSink, enforce_tool_call, install
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+install(sink=FileSink(sys.argv[1]))
+for n in range(4):
+    enforce_tool_call("t", {"n": n})
+size = __import__("os").path.getsize(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
+try:
+    enforce_tool_call("t", {})
+except Blocked as e:
+    print(e)
+"""
+
+
+def test_a_full_disk_blocks_the_call_and_leaves_the_chain_whole(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "the receipt cannot be written (NotWritable), so the action is refused\n"
+    assert verify_file(path).count == 4
+
+
 def child(path: Path, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, str(path), str(count)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()

@@ -13,7 +13,7 @@ from typing import Final
 
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
-from interlock.engine.detectors.walk import Found, mask_decision
+from interlock.engine.detectors.walk import Found, mask_decision, visible
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
@@ -56,6 +56,7 @@ _IBAN_LENGTHS: Final = {
 def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
     """The text with every number found replaced by its label, and the kinds found."""
     kinds: list[str] = []
+    given, text = text, visible(text)
 
     def put(kind: str) -> str:
         kinds.append(kind)
@@ -67,7 +68,7 @@ def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
         text = _SSN.sub(lambda m: put("SSN"), text)
     if emails and "@" in text:
         text = _EMAIL.sub(lambda m: put("EMAIL"), text)
-    return text, kinds
+    return (text if kinds else given), kinds
 
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.secret_forms import FORMS, Form
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
-from interlock.engine.detectors.walk import Found, mask_decision
+from interlock.engine.detectors.walk import Found, mask_decision, visible
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
@@ -54,7 +54,8 @@ _ABOUT: Final = re.compile(
     r"|_?vault",
     re.I,
 )
-_ANOTHER_WORD: Final = re.compile(r"[a-z]{2}")  # keyboard, tokenizer
+_ANOTHER_WORD: Final = re.compile(r"[a-z]{2}")  # keyboard, tokenizer, passenger
+_SHORT: Final = frozenset({"key", "token", "pass", "pw", "pwd"})
 _PLACEHOLDER: Final = re.compile(
     r"example|placeholder|change.?me|your|insert|redacted|dummy|sample|fake|xxxx|\*\*\*|\.\.\.|<[^>]{1,60}>|\$\{|\$\(|\{\{|%\(|put_|abcdefghijkl|#####",
     re.I,
@@ -72,6 +73,7 @@ _WORDS: Final = frozenset(
 def redacted_secrets(text: str) -> tuple[str, list[str]]:
     """The text with every secret found replaced by its label, and the kinds found."""
     kinds: list[str] = []
+    given, text = text, visible(text)
 
     def put(kind: str) -> str:
         kinds.append(kind)
@@ -82,7 +84,8 @@ def redacted_secrets(text: str) -> tuple[str, list[str]]:
     for form in FORMS:
         if any(literal in text for literal in form.literals):
             text = _replaced(text, form, put)
-    return _named(text, put), kinds
+    text = _named(text, put)
+    return (text if kinds else given), kinds
 
 
 def _replaced(text: str, form: Form, put: Callable[[str], str]) -> str:
@@ -112,7 +115,7 @@ def _kept(match: re.Match[str], label: str | None) -> str:
 def _assignment(match: re.Match[str], put: Callable[[str], str]) -> str:
     head, name, rest, *values = match.groups()
     value = next(v for v in values if v is not None)
-    if "[REDACTED" in value or _ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in ("key", "token")):
+    if "[REDACTED" in value or _ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in _SHORT):
         return match.group()
     quoted = values[-1] is None
     strong = name.lower().startswith(_STRONG)

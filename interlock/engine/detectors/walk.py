@@ -14,9 +14,10 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import result_of
 
-__all__ = ["Found", "mask_decision", "texts"]
+__all__ = ["Found", "mask_decision", "texts", "visible"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 # what replaces a value, and the kind of what was found in it; None where nothing was
 Found = tuple[object, str]
 
@@ -33,6 +34,11 @@ def texts(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, s
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from texts(item, f"{path}[{i}]", key)
+
+
+def visible(text: str) -> str:
+    """The text without characters that nobody sees and that would split a number or a key; the same object if none."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 def mask_decision(event: SensorEvent, mask: Callable[[object], Found | None], policy_id: str) -> Decision | None:
