@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from interlock.interceptors.hooks.settings import with_hooks
+from interlock.node.cli.hook import hook_command
 from tests.integration.claude_model import ModelServer, ToolCall
 from tests.unit.hook_process import MAIN, hook_words
 
@@ -142,6 +143,7 @@ class Trial:
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_TELEMETRY": "1",
                 "DISABLE_AUTOUPDATER": "1",
+                "ENABLE_TOOL_SEARCH": "false",  # offer every tool from the start
                 "IS_SANDBOX": "1",  # it refuses bypassPermissions to root without this
             }
             done = subprocess.run(
@@ -204,6 +206,24 @@ def test_a_repository_cannot_choose_the_configuration_by_its_own_settings(trial:
     (trial.work / "interlock.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
     trial.run([_bash(DELETE)])
     assert trial.intact
+
+
+def test_a_guarded_agent_cannot_disarm_its_guard(trial: Trial) -> None:
+    """Under the policy that ships, with the command that install-hook writes."""
+    trial.settings = json.loads(with_hooks("{}", hook_command(), "settings"))
+    path = trial.work / ".claude" / "settings.json"
+    calls: list[ToolCall] = [
+        ("Read", {"file_path": str(path)}),
+        ("Write", {"file_path": str(path), "content": "{}"}),
+        ("Edit", {"file_path": str(path), "old_string": "PreToolUse", "new_string": "Nothing"}),
+        _bash("rm -f .claude/settings.json"),
+        _bash("cd .claude && echo {} > settings.json"),
+        ("Monitor", {"command": "rm -f .claude/settings.json", "description": "x", "timeout_ms": 2000}),
+    ]
+    model = trial.run(calls)
+    assert json.loads(path.read_bytes()) == trial.settings
+    assert len(model.results) == len(calls)
+    assert all("[self." in model.results[f"toolu_{n}"] for n in range(1, len(calls)))
 
 
 @contextmanager
