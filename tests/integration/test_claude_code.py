@@ -215,7 +215,7 @@ def test_a_guarded_agent_cannot_disarm_its_guard(trial: Trial) -> None:
     calls: list[ToolCall] = [
         ("Read", {"file_path": str(path)}),
         ("Write", {"file_path": str(path), "content": "{}"}),
-        ("Edit", {"file_path": str(path), "old_string": "PreToolUse", "new_string": "Nothing"}),
+        ("Edit", {"file_path": str(path), "old_string": '{"hooks"', "new_string": '{"disableAllHooks": true, "hooks"'}),
         _bash("rm -f .claude/settings.json"),
         _bash("cd .claude && echo {} > settings.json"),
         ("Monitor", {"command": "rm -f .claude/settings.json", "description": "x", "timeout_ms": 2000}),

@@ -119,7 +119,7 @@ def test_hooks_that_may_only_be_managed_are_no_failure_where_ours_is(quick: Path
 
 @pytest.mark.parametrize(
     ("old", "new", "status"),
-    [('"onFailure": "block"', '"onFailure": "allow"', "fail"), ('"timeout": 15', '"timeout": 1', "warn")],
+    [('"onFailure": "block"', '"onFailure": "continue"', "fail"), ('"timeout": 15', '"timeout": 1', "warn")],
 )
 def test_an_entry_that_was_weakened_is_seen(quick: Path, old: str, new: str, status: str) -> None:
     path = _settings(quick)
