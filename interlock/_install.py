@@ -83,8 +83,12 @@ def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
 def _mesh_home() -> Path:
     from interlock.base.settings import config_file, read_settings, state_dir
 
-    home = read_settings(config_file()).tables.get("mesh", {}).get("home")
-    return Path(home).expanduser() if isinstance(home, str) else state_dir() / "mesh"
+    settings = read_settings(config_file())
+    home = settings.tables.get("mesh", {}).get("home")
+    if not isinstance(home, str):
+        return state_dir() / "mesh"
+    path = Path(home).expanduser()
+    return path if settings.path is None else settings.path.parent / path  # relative to the file that names it
 
 
 class _PolicyFile:
