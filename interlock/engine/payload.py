@@ -26,7 +26,7 @@ class FrozenDict(dict[Any, Any]):
     """A dict that cannot be changed; `copy` and `copy.deepcopy` give an ordinary one."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __deepcopy__(self, memo: object) -> dict[Any, Any]:
         return {k: thawed(v) for k, v in self.items()}
@@ -45,8 +45,8 @@ class FrozenList(list[Any]):
     """A list that cannot be changed; `copy` and `copy.deepcopy` give an ordinary one."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = append = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
-    reverse = sort = clear = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = _refuse
+    reverse = sort = clear = __iadd__ = __imul__ = _refuse
 
     def __deepcopy__(self, memo: object) -> list[Any]:
         return [thawed(v) for v in self]
