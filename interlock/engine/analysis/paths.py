@@ -98,8 +98,8 @@ def _scope(path: str, glob: bool, work: str) -> tuple[str, bool]:
     parts = path[1:].split("/") if len(path) > 1 else []
     if not parts:
         return ("root", True)
-    if work[:1] == "/" and work.startswith(path + "/") and len(parts) > 1:
-        return ("outside", parts[0] in _HOMES and len(parts) == 2)
+    if work[:1] == "/" and work.startswith(path + "/") and len(parts) > 1 and parts[0] not in (*_HOMES, "root"):
+        return ("outside", False)
     return _absolute(path, parts, glob)
 
 

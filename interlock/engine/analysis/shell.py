@@ -14,6 +14,7 @@ from interlock.engine.analysis.shell_tree import (
     Array,
     Assign,
     Case,
+    Condition,
     Function,
     Group,
     If,
@@ -25,7 +26,6 @@ from interlock.engine.analysis.shell_tree import (
     Redirect,
     Script,
     Simple,
-    Test,
     Word,
 )
 from interlock.engine.analysis.shell_words import MAX_COMMANDS, MAX_DEPTH, MAX_LENGTH, Budget, WordReader
@@ -245,7 +245,7 @@ class _Parser(WordReader):
             if end > 0 and self._balanced(self.i + 1) == end - 1:
                 inner = self.text[self.i + 2 : end - 2]
                 self.i = end
-                return Test((self.inner_word(inner),), self._redirects())
+                return Condition((self.inner_word(inner),), self._redirects())
         self.i += 1
         body = self.nested()
         return Group(body, True, self._redirects())
@@ -385,7 +385,7 @@ class _Parser(WordReader):
                 break
             if word:
                 words.append(word)
-        return Test(tuple(words), self._redirects())
+        return Condition(tuple(words), self._redirects())
 
     def _prefixed(self) -> Node:
         """`! cmd`, `time cmd`, `coproc cmd`: the command itself."""

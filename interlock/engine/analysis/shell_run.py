@@ -22,6 +22,7 @@ from interlock.engine.analysis.shell_expand import Exhausted, Expander
 from interlock.engine.analysis.shell_tree import (
     Array,
     Case,
+    Condition,
     Function,
     Group,
     If,
@@ -32,7 +33,6 @@ from interlock.engine.analysis.shell_tree import (
     Redirect,
     Script,
     Simple,
-    Test,
     Word,
 )
 from interlock.engine.analysis.values import EMPTY, SELF, UNKNOWN, UNKNOWN_ARG, Arg, base_name, joined, quoted
@@ -83,7 +83,7 @@ class Walk(Findings):
         self.depth = 0
         self.parallel = 0
         self.looping = 0
-        self.stack: list[tuple[str, int]] = []
+        self.stack: list[tuple[Node, int]] = []
 
     # -- the door ----------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Walk(Findings):
         self.functions[node.name] = node.body
         return EMPTY
 
-    def _test(self, node: Test, stdin: Arg | None) -> Arg:
+    def _test(self, node: Condition, stdin: Arg | None) -> Arg:
         self._redirected(node.redirects, stdin)
         self.expander.words(node.words)
         return EMPTY
@@ -374,14 +374,15 @@ class Walk(Findings):
 
     def _called(self, name: str, argv: list[Arg], stdin: Arg | None) -> Arg:
         self.called.add(name)
+        body = self.functions[name]
         for running, parallel in self.stack:
-            if running == name:
+            if running is body:
                 if self.parallel > parallel:
                     self.emit(Finding("exec.fork_bomb", name), "sh")
                 return UNKNOWN_ARG
         saved, self.env.positional = self.env.positional, tuple(argv[1:])
-        self.stack.append((name, self.parallel))
-        out = self.node(self.functions[name], stdin)
+        self.stack.append((body, self.parallel))
+        out = self.node(body, stdin)
         self.stack.pop()
         self.env.positional = saved
         return out
@@ -437,5 +438,5 @@ _NODES: Final[dict[type, Callable[..., Arg]]] = {
     Case: Walk._case,
     Loop: Walk._loop,
     Function: Walk._function,
-    Test: Walk._test,
+    Condition: Walk._test,
 }

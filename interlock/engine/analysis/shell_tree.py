@@ -10,6 +10,7 @@ __all__ = [
     "Array",
     "Assign",
     "Case",
+    "Condition",
     "Function",
     "Group",
     "If",
@@ -24,7 +25,6 @@ __all__ = [
     "Script",
     "Simple",
     "Sub",
-    "Test",
     "Var",
     "Word",
 ]
@@ -150,14 +150,14 @@ class Function(NamedTuple):
     body: Node
 
 
-class Test(NamedTuple):
+class Condition(NamedTuple):
     """`[[ ... ]]` or `(( ... ))`: only what its words substitute runs."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
 
 
-Node = Simple | Pipe | Group | Loop | If | Case | Function | Test
+Node = Simple | Pipe | Group | Loop | If | Case | Function | Condition
 
 
 class Item(NamedTuple):

@@ -1,0 +1,102 @@
+"""How the built-in policy does on commands that others wrote: spellings to meet, and ordinary commands to let through.
+
+The thresholds are what this form reaches with a little room; the numbers themselves stand in the assertions' messages.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.decision import Verdict
+from interlock.engine.evaluate import evaluate
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.builtins import builtin, resolver
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Policy, Source
+
+FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "corpora"
+SAMPLE = 3000  # ordinary commands judged in the normal run
+MET = (Verdict.BLOCK, Verdict.ESCALATE)
+
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/corpora is not there")
+
+Row = dict[str, str]
+
+
+def _rows(name: str) -> list[Row]:
+    with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt", encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+@functools.cache
+def _policy() -> Policy:
+    source = Source("builtin", "coding-agent")
+    return load_policy(builtin("coding-agent"), where="coding-agent.json", source=source, resolve=resolver(None))
+
+
+def _verdict(command: str) -> Verdict:
+    outcome = evaluate(_policy(), SensorEvent("Bash", {"command": command}))
+    assert outcome.cause is None, command  # a rule that raised would block, and look like a success
+    return outcome.decision.verdict
+
+
+def _spellings(tier: str, *expect: str) -> list[Row]:
+    return [
+        r
+        for r in _rows("destructive_spellings")
+        if r["tier"] == tier and r["shell"] == "posix" and r["expect"] in expect
+    ]
+
+
+def _share(rows: list[Row]) -> float:
+    return sum(_verdict(r["command"]) in MET for r in rows) / len(rows)
+
+
+def _benign() -> list[Row]:
+    return [
+        r for r in _rows("benign_commands") if r["class"] == "benign" and r["shell"] == "posix" and not r.get("maybe")
+    ]
+
+
+def _rates(rows: list[Row]) -> tuple[float, float]:
+    """Shares blocked and escalated."""
+    counts = Counter(_verdict(r["command"]) for r in rows)
+    return counts[Verdict.BLOCK] / len(rows), counts[Verdict.ESCALATE] / len(rows)
+
+
+def test_spellings_that_must_be_met_are_met() -> None:
+    assert _share(_spellings("core", "block", "ask")) >= 0.98
+
+
+def test_no_look_alike_is_stopped() -> None:
+    wrong = [r["command"] for r in _spellings("core", "allow") if _verdict(r["command"]) is not Verdict.ALLOW]
+    assert len(wrong) <= 1, wrong
+
+
+def test_most_of_what_other_guards_stop_by_default_is_met() -> None:
+    assert _share(_spellings("peer-default", "block")) >= 0.75
+
+
+def test_few_of_other_guards_look_alikes_are_stopped() -> None:
+    assert _share(_spellings("peer-default", "allow")) <= 0.09
+    assert _share(_spellings("peer-pack", "allow")) <= 0.01
+
+
+def test_ordinary_commands_are_let_through() -> None:
+    rows = _benign()
+    blocked, escalated = _rates(rows[:: max(1, len(rows) // SAMPLE)])
+    assert blocked <= 0.001, blocked
+    assert escalated <= 0.01, escalated
+
+
+@pytest.mark.slow
+def test_all_ordinary_commands_are_let_through() -> None:
+    blocked, escalated = _rates(_benign())
+    assert blocked <= 0.001, blocked
+    assert escalated <= 0.01, escalated
