@@ -1,0 +1,204 @@
+"""A member's reports: an epoch closes, its places become one report of 0s and 1s, and the report goes to the leader.
+
+    agree         a catalog is kept, and consented to: from then on `observe.TallyObserver` marks its places
+    close_epochs  epoch -> one sealed report in the outbox, all zeros where nothing was seen; before anything is sent
+    send_due      queued -> sent | refused; after a crash the same bytes go out again
+    withdraw      consent ends, what is queued is dropped
+
+An organisation has one report an epoch and catalog, for ever: an epoch with a row in the outbox is never built again,
+whatever became of that row. Nothing here logs a place, a share or a value.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import Clock, rfc3339
+from interlock.commons.consent import Consent, NoConsent, demand_consent, give_consent, read_consents, withdraw_consent
+from interlock.commons.indicators import Catalog
+from interlock.dap.backend import VdafBackend
+from interlock.dap.client import build_report, fetch_config, upload
+from interlock.dap.drafts import ReportError
+from interlock.dap.messages import Report
+from interlock.dap.shares import Rng
+from interlock.dap.task import Task, TaskRefused
+from interlock.dap.transport import Exchange
+from interlock.node.roles.observe import KeptCatalog, keep_catalog, kept_catalogs
+from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState
+
+__all__ = [
+    "BACKLOG_MOST",
+    "MECHANISM",
+    "NOTE",
+    "LedgerRow",
+    "Sent",
+    "agree",
+    "close_epochs",
+    "ledger",
+    "send_due",
+    "withdraw",
+]
+
+log = logging.getLogger("interlock.report")
+
+BACKLOG_MOST: Final = 100  # epochs; what a node that slept longer saw before is forgotten, as its batches are collected
+MECHANISM: Final = "Prio3SumVec, no noise"
+NOTE: Final = "members use bearer tokens in this form: a leader could add reports of its own"
+_WITHDRAWN: Final = "consent was withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a round of sending did, in reports."""
+
+    sent: int = 0
+    refused: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """What this node has told of itself in one epoch; times in RFC 3339."""
+
+    task: str
+    epoch: str
+    state: str
+    reason: str
+    at: str
+    mechanism: str = MECHANISM
+    note: str = NOTE
+
+
+def agree(home: Path, task: Task, catalog: Catalog, now_us: int) -> Consent:
+    """Consent to a task's catalog, and keep both what it counts and how long its epochs are.
+
+    Raises: TaskRefused, where the task counts by another catalog; NotWritable.
+    """
+    _demand_catalog(task, catalog)
+    keep_catalog(home, catalog, time_precision=task.config.time_precision)
+    return give_consent(home, catalog, now_us)
+
+
+def withdraw(home: Path, store: NodeStore, task: str, now_us: int) -> int:
+    """End the consent to a catalog's task; returns how many queued reports were dropped. Raises: NotWritable."""
+    withdraw_consent(home, task)
+    return store.drop(task, _WITHDRAWN, now_us)
+
+
+def close_epochs(
+    home: Path,
+    store: NodeStore,
+    task: Task,
+    vdaf: VdafBackend,
+    exchange: Exchange,
+    clock: Clock,
+    rng: Rng,
+    *,
+    early: bool = False,
+) -> int:
+    """Make the report of every epoch that has ended (and, `early`, of the running one); returns how many were made.
+
+    `exchange` fetches both aggregators' keys and should carry no token, which would tell the helper the leader's.
+    Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched.
+    """
+    kept = _kept_for(home, task)
+    consent = demand_consent(home, kept.catalog)
+    reported = store.reported(kept.catalog.task)
+    epochs = [e for e in _epochs(task, kept, consent, clock.now_us(), early) if e not in reported]
+    if not epochs:
+        return 0
+    leader, helper = (fetch_config(exchange, url) for url in (task.config.leader_url, task.config.helper_url))
+    made = 0
+    for start in epochs:
+        seen = store.bits(kept.catalog.task, kept.catalog.digest, start)
+        measurement = [int(place in seen) for place in range(len(kept.catalog.places))]
+        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng).encode()
+        row = OutboxRow(kept.catalog.task, start, kept.catalog.digest, task.task_id, report, at=clock.now_us())
+        made += store.queue(row)
+        log.info("task %s, epoch %s: report made", row.task, rfc3339(start))
+    return made
+
+
+def send_due(home: Path, store: NodeStore, task: Task, exchange: Exchange, clock: Clock) -> Sent:
+    """Send what is queued for a task, one by one; `exchange` carries this member's token for the leader.
+
+    Raises: Unreachable, Malformed, and DapProblem where the leader refuses a whole request; then the report that met
+    it, and those behind it, stay queued.
+    """
+    consents = read_consents(home)
+    dropped = 0
+    for name, catalog in {(row.task, row.catalog) for row in store.queued(task.task_id)}:
+        consent = consents.get(name)
+        if consent is None or consent.catalog != catalog:
+            dropped += store.drop(name, _WITHDRAWN, clock.now_us(), catalog=catalog)
+    due = store.queued(task.task_id)
+    states = [_send(store, task, exchange, clock, row) for row in due if store.attempt(row)]
+    return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
+
+
+def ledger(store: NodeStore) -> list[LedgerRow]:
+    """Every report of this node, oldest epoch first: what was told, to what end it came, and what protects it."""
+    return [
+        LedgerRow(row.task, rfc3339(row.epoch_start), row.state.value, row.reason, rfc3339(row.at))
+        for row in store.outbox()
+    ]
+
+
+def _send(store: NodeStore, task: Task, exchange: Exchange, clock: Clock, row: OutboxRow) -> OutboxState:
+    report = Report.decode(row.report)
+    error = upload(exchange, task, [report]).get(report.metadata.report_id)
+    # 4.4.2: "replayed" says that the leader has a report of this id; only an earlier try of ours can have sent it.
+    if error is None or error is ReportError.REPORT_REPLAYED:
+        state, reason = OutboxState.SENT, ""
+    else:
+        state, reason = OutboxState.REFUSED, error.value
+    store.settle(row, state, reason, clock.now_us())
+    why = f" ({reason})" if reason else ""
+    log.info("task %s, epoch %s: report %s%s", row.task, rfc3339(row.epoch_start), state.value, why)
+    return state
+
+
+def _kept_for(home: Path, task: Task) -> KeptCatalog:
+    """The kept catalog of a task. Raises: NoConsent, where there is none; TaskRefused, where it does not fit."""
+    digest = task.catalog_digest
+    if digest is None:
+        raise TaskRefused("names no catalog", fix="ask the task's author for its exact bytes")
+    kept = next((k for k in kept_catalogs(home).values() if k.catalog.digest == digest.hex()), None)
+    if kept is None:
+        raise NoConsent(
+            "was not consented to",
+            where=f"catalog {digest.hex()[:16]}",
+            fix="see its places, then interlock mesh consent",
+        )
+    _demand_catalog(task, kept.catalog)
+    if kept.time_precision != task.config.time_precision:
+        raise TaskRefused(
+            f"has epochs of {task.config.time_precision} seconds, and {kept.time_precision} were agreed to",
+            where=f"task {kept.catalog.task}",
+            fix="agree to it again",
+        )
+    return kept
+
+
+def _demand_catalog(task: Task, catalog: Catalog) -> None:
+    """Raises: TaskRefused, where the task does not count by just this catalog."""
+    where = f"task {catalog.task}"
+    if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
+        raise TaskRefused("counts by another catalog", where=where, fix="fetch the catalog and the task's file again")
+    if task.sum_vec.length != len(catalog.places):
+        raise TaskRefused(f"counts {task.sum_vec.length} places of a catalog of {len(catalog.places)}", where=where)
+
+
+def _epochs(task: Task, kept: KeptCatalog, consent: Consent, now: int, early: bool) -> range:
+    """The starts of the epochs to report: consented to, begun with the catalog open, over (or running, if early)."""
+    length = kept.epoch_us
+    opens = -(-kept.catalog.opens_at // length) * length
+    end = kept.epoch_of(now) + (length if early else 0)
+    first = max(opens, kept.epoch_of(consent.at), end - BACKLOG_MOST * length)
+    if task.interval is not None:
+        first = max(first, task.start_us(task.interval.start))
+        end = min(end, task.start_us(task.interval.end))
+    return range(first, end, length)

@@ -1,0 +1,184 @@
+"""A member node's counts in SQLite: which places were seen in an epoch, and the reports that were made of them.
+
+    bits     (task, catalog, epoch) -> places; written by every guarded process of this node, read by its daemon
+    outbox   (task, epoch) -> one report, for ever one: queued -> sent | refused | dropped;  dropped -> sent | refused
+             where it was on its way as it was dropped
+
+A report goes into the outbox in the transaction that forgets its epoch's places, and no place is taken for an epoch
+that has a row there. A report's bytes are kept while it is queued and forgotten with the queue.
+Times are in microseconds UTC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final
+
+from interlock.base.files import file_lock, private_dir
+from interlock.node.storage.database import Database, as_bytes, as_int, changed
+
+__all__ = ["NODE_FILE", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
+
+NODE_FILE: Final = "node.sqlite"
+_OUTBOX: Final = "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at FROM outbox"
+
+
+class OutboxState(enum.Enum):
+    """Where a report stands."""
+
+    QUEUED = "queued"
+    SENT = "sent"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class OutboxRow:
+    """One report: of a catalog's task by name, an epoch, and a DAP task by id. `at` is its last change."""
+
+    task: str
+    epoch_start: int
+    catalog: str
+    dap_task: bytes
+    report: bytes = field(repr=False)
+    state: OutboxState = OutboxState.QUEUED
+    reason: str = ""
+    at: int = 0
+
+
+class NodeStore(Database):
+    """One node's counts. Several processes may have it open; a process that forks opens its own afterwards.
+
+    Raises, when opened: NewerFormat, BadState, NotWritable. RuntimeError, when used in a forked child.
+    """
+
+    KIND = 0x494C4E44  # "ILND"
+    MIGRATIONS: ClassVar[tuple[str, ...]] = (
+        """
+CREATE TABLE bits (task TEXT NOT NULL, catalog TEXT NOT NULL, epoch_start INTEGER NOT NULL, place INTEGER NOT NULL,
+    PRIMARY KEY (task, epoch_start, catalog, place)) WITHOUT ROWID;
+CREATE TABLE outbox (task TEXT NOT NULL, epoch_start INTEGER NOT NULL, catalog TEXT NOT NULL, dap_task BLOB NOT NULL,
+    report BLOB NOT NULL, state TEXT NOT NULL DEFAULT 'queued', reason TEXT NOT NULL DEFAULT '', at INTEGER NOT NULL,
+    tried INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (task, epoch_start));
+CREATE INDEX outbox_by_state ON outbox (dap_task, state)
+""",
+    )
+
+    def __init__(self, path: Path) -> None:
+        self._pid = os.getpid()
+        # SQLite does not wait where two processes make the same file at once: the first one makes it alone.
+        with file_lock(path.with_name(f"{path.name}.lock"), wait=True):
+            super().__init__(path)
+
+    # places
+
+    def add_bits(self, task: str, catalog: str, epoch_start: int, places: Iterable[int]) -> int:
+        """Keep places that were seen, durably; returns how many are new. None is, once the epoch's report is made."""
+        sql = (
+            "INSERT OR IGNORE INTO bits SELECT ?, ?, ?, ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?)"
+        )
+        with self._write() as db:
+            rows = ((task, catalog, epoch_start, place, task, epoch_start) for place in sorted(places))
+            return sum(changed(db, sql, *row) for row in rows)
+
+    def bits(self, task: str, catalog: str, epoch_start: int) -> frozenset[int]:
+        """The places that were seen in an epoch whose report is not made yet."""
+        sql = "SELECT place FROM bits WHERE task = ? AND catalog = ? AND epoch_start = ?"
+        return frozenset(as_int(row[0]) for row in self._read(sql, task, catalog, epoch_start))
+
+    # reports
+
+    def reported(self, task: str) -> frozenset[int]:
+        """The epochs, by their starts, that have a report."""
+        return frozenset(as_int(row[0]) for row in self._read("SELECT epoch_start FROM outbox WHERE task = ?", task))
+
+    def queue(self, row: OutboxRow) -> bool:
+        """Put an epoch's one report in the outbox, and forget its places and older ones; False where it has one."""
+        new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at)
+        sql = (
+            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at) VALUES (?, ?, ?, ?, ?, ?)"
+        )
+        with self._write() as db:
+            if not changed(db, sql, *new):
+                return False
+            db.execute("DELETE FROM bits WHERE task = ? AND epoch_start <= ?", (row.task, row.epoch_start))
+            return True
+
+    def queued(self, dap_task: bytes) -> list[OutboxRow]:
+        """What is to be sent for a DAP task, oldest first."""
+        sql = f"{_OUTBOX} WHERE dap_task = ? AND state = 'queued' ORDER BY epoch_start"
+        return [_row(row) for row in self._read(sql, dap_task)]
+
+    def attempt(self, row: OutboxRow) -> bool:
+        """Note that a report is about to go out; False where it left the queue meanwhile, and must not."""
+        sql = "UPDATE outbox SET tried = 1 WHERE task = ? AND epoch_start = ? AND state = 'queued'"
+        with self._write() as db:
+            return changed(db, sql, row.task, row.epoch_start)
+
+    def settle(self, row: OutboxRow, state: OutboxState, reason: str, at: int) -> bool:
+        """Write down what the leader said of an attempt; it is the truth also of a report dropped meanwhile."""
+        sql = (
+            "UPDATE outbox SET state = ?, reason = ?, at = ?, report = X''"
+            " WHERE task = ? AND epoch_start = ? AND tried = 1 AND state IN ('queued', 'dropped')"
+        )
+        with self._write() as db:
+            return changed(db, sql, state.value, reason, at, row.task, row.epoch_start)
+
+    def drop(self, task: str, reason: str, at: int, *, catalog: str | None = None) -> int:
+        """Drop whatever is queued for a task (for one catalog of it), and forget its places; returns how many reports.
+
+        A report whose attempt has no known end may be with the leader all the same, and its reason says so.
+        """
+        sql = (
+            "UPDATE outbox SET state = 'dropped', at = ?, report = X'',"
+            " reason = ? || CASE tried WHEN 1 THEN '; the leader may have it' ELSE '' END"
+            " WHERE task = ? AND coalesce(?, catalog) = catalog AND state = 'queued'"
+        )
+        with self._write() as db:
+            db.execute("DELETE FROM bits WHERE task = ? AND coalesce(?, catalog) = catalog", (task, catalog))
+            return db.execute(sql, (at, reason, task, catalog)).rowcount
+
+    def outbox(self) -> list[OutboxRow]:
+        """Every report there ever was, oldest epoch first."""
+        return [_row(row) for row in self._read(f"{_OUTBOX} ORDER BY epoch_start, task")]
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        self._demand_own_process()
+        with super()._write() as db:
+            yield db
+
+    def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
+        self._demand_own_process()
+        return super()._read(sql, *args)
+
+    def _demand_own_process(self) -> None:
+        # A connection carried over a fork believes in locks that the child does not hold, and damages the file.
+        if os.getpid() != self._pid:
+            raise RuntimeError("the node's store was opened before this process was forked; open it here again")
+
+
+def open_store(home: Path) -> NodeStore:
+    """The store of a node's home. Raises: NewerFormat, BadState, NotWritable."""
+    return NodeStore(private_dir(home) / NODE_FILE)
+
+
+def _row(row: tuple[object, ...]) -> OutboxRow:
+    task, epoch_start, catalog, dap_task, report, state, reason, at = row
+    return OutboxRow(
+        task=str(task),
+        epoch_start=as_int(epoch_start),
+        catalog=str(catalog),
+        dap_task=as_bytes(dap_task),
+        report=as_bytes(report),
+        state=OutboxState(state),
+        reason=str(reason),
+        at=as_int(at),
+    )
