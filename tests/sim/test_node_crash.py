@@ -1,0 +1,125 @@
+"""A member dies at any moment: no place that was marked is lost, and no epoch is reported twice or by halves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.commons.consent import give_consent
+from interlock.node.roles.observe import keep_catalog
+from interlock.node.roles.report import Sent
+from interlock.node.storage.database import Database
+from interlock.node.storage.node import NodeStore, open_store
+from tests.sim.node_process import EVER, counted
+from tests.unit.dap_world import LENGTH
+from tests.unit.report_world import CountedWorld, Line, Member, catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 8
+
+
+class Killed(BaseException):
+    """The process is gone, just here."""
+
+
+class Reaper:
+    """Ends a member's process at its n-th write, before or after that write is durable; aggregators live on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writes = 0
+        self.at: tuple[int, bool] | None = None
+        original: Any = Database._write
+        reaper = self
+
+        @contextlib.contextmanager
+        def write(self: NodeStore) -> Iterator[sqlite3.Connection]:
+            reaper.writes += 1
+            now = reaper.writes
+            with original(self) as db:
+                yield db
+                if reaper.at == (now, False):
+                    raise Killed
+            if reaper.at == (now, True):
+                raise Killed
+
+        monkeypatch.setattr(NodeStore, "_write", write)
+
+
+def a_days_work(member: Member, world: CountedWorld) -> None:
+    member.blocked(0, 3)
+    assert member.close(early=True) in (0, 1)
+    assert member.send() in (Sent(), Sent(sent=1))
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["before", "after"])
+def test_a_death_at_any_write_of_a_member_reports_once_and_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    reaper = Reaper(monkeypatch)
+    moment, deaths = 0, 0
+    while moment == deaths:
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        world = CountedWorld(folder, catalog())
+        members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
+        for member in members:
+            member.agree()
+        for member in members[1:]:
+            a_days_work(member, world)
+        moment += 1
+        reaper.writes, reaper.at = 0, (moment, durable)
+        first, reports = members[0], set[bytes]()
+        try:
+            a_days_work(first, world)
+        except Killed:
+            deaths += 1
+            reports |= {report.metadata.report_id for report in first.line.uploaded()}
+            first.line = Line(world, "a")
+            first.restart()
+            a_days_work(first, world)
+        reaper.at = None
+        reports |= {report.metadata.report_id for report in first.line.uploaded()}
+        assert len(reports) == 1, f"died at write {moment}"
+        found = world.collect()
+        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), moment
+        for member in members:
+            member.stop()
+        world.close()
+    assert deaths >= 5, "two places, the report, the attempt and its end were moments to die at"
+
+
+def acknowledged(home: Path, seed: int, after: float) -> set[int]:
+    """Let a process observe, kill it `after` seconds from its first word on, and take what it said was done."""
+    command = [sys.executable, "-m", "tests.sim.node_process", str(home), str(seed)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        time.sleep(after)
+        process.kill()
+        said += process.stdout.read()
+    lines = said.split(b"\n")
+    return {int(line) for line in lines[:-1]}  # the last line is torn, or empty
+
+
+def test_no_place_that_was_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> None:
+    kept = counted()
+    keep_catalog(tmp_path, kept, time_precision=EVER)
+    give_consent(tmp_path, kept, 0)
+    rng = random.Random(20)
+    told: set[int] = set()
+    for seed in range(ROUNDS):
+        told |= acknowledged(tmp_path, seed, rng.choice([0.0, 0.01, 0.05, 0.1]) * rng.random())
+        store = open_store(tmp_path)
+        lost = told - store.bits(kept.task, kept.digest, 0)
+        store.close()
+        assert not lost, f"round {seed} lost {len(lost)} of {len(told)} places"
+    assert ROUNDS <= len(told) < len(kept.places), "every round said something, and was cut short"
