@@ -6,6 +6,8 @@ Names bound to a literal string in the same text are followed. Everything else s
 
 from __future__ import annotations
 
+import base64
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -69,7 +71,7 @@ _MAX: Final = 64 * 1024
 
 
 class Act(NamedTuple):
-    """One thing the code would do: `kind` is code (for a shell), argv, delete, delete-tree, write, read or fork."""
+    """One thing the code would do: code (for a shell), argv, delete, delete-tree, write, read, fetched or fork."""
 
     kind: str
     texts: tuple[str, ...]
@@ -86,6 +88,8 @@ def scan(code: str) -> Iterator[Act]:
     tokens = [_Token(m.lastgroup or "other", m.group()) for m in _TOKEN.finditer(code) if m.lastgroup != "comment"]
     if _LOOP.search(code) and any(t.kind == "name" and t.text.rpartition(".")[2] == "fork" for t in tokens):
         yield Act("fork", ())
+    if _fetches(tokens):
+        yield Act("fetched", ())
     names = _literals(tokens)
     for k, token in enumerate(tokens):
         if token.kind == "name":
@@ -94,6 +98,18 @@ def scan(code: str) -> Iterator[Act]:
             yield Act("code", (token.text[1:-1],))
         elif token.kind == "quoted" and token.text[:2] in ("qx", "%x"):
             yield Act("code", (re.sub(r"^(?:qx|%x)\s*", "", token.text)[1:-1],))
+
+
+def _fetches(tokens: list[_Token]) -> bool:
+    """Whether the code runs (exec, eval) what it downloads."""
+    called = {
+        re.split(r"\.|::|->", a.text)[-1] for a, b in itertools.pairwise(tokens) if a.kind == "name" and b.text == "("
+    }
+    whole = {a.text for a in tokens if a.kind == "name"}
+    downloads = called & {"urlopen", "urlretrieve", "file_get_contents"} or any(
+        n.startswith(("requests.get", "httpx.get", "fetch", "Net::HTTP", "LWP")) for n in whole
+    )
+    return bool(downloads) and bool(called & {"exec", "eval", "instance_eval", "Function"})
 
 
 def _literals(tokens: list[_Token]) -> dict[str, str]:
@@ -121,6 +137,8 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str]) -> Iterator[Act]:
     strings, flags = _arguments(tokens, k + 1, names)
     if not strings:
         return
+    if any(f.endswith("b64decode") or f == "atob" for f in flags):
+        strings = [_decoded(s) for s in strings]
     if last in _RUNS:
         bracketed = any(t.text == "[" for t in tokens[k + 1 : k + 4])
         several = len(strings) > 1 and (
@@ -151,6 +169,13 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str]) -> Iterator[Act]:
         yield Act("write", (strings[0],))
 
 
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
+    except ValueError:
+        return text
+
+
 def _rest(tokens: list[_Token], k: int) -> str:
     return "".join(t.text for t in tokens[k + 1 : k + 8] if t.kind in ("name", "other"))
 
@@ -175,7 +200,7 @@ def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[lis
             flags.add(token.text)
             if token.text in names:
                 strings.append(names[token.text])
-            elif level == 0:
+            elif level == 0 and token.text not in ("glob", "qw"):
                 break
         elif level == 0 and token.text != ",":
             break

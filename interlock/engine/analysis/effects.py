@@ -54,6 +54,7 @@ EFFECTS: Final[dict[str, tuple[str, bool]]] = {
     "self.protect.agent": ("privilege", True),
     "self.protect.command": ("privilege", True),
     "self.protect.config": ("write", True),
+    "system.defence_off": ("privilege", True),
     "system.shutdown": ("exec", True),
     "vcs.delete_local": ("delete", False),
     "vcs.delete_remote": ("delete", False),

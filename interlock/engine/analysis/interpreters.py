@@ -11,7 +11,7 @@ from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
-from interlock.engine.analysis.values import UNKNOWN, UNKNOWN_ARG, Arg
+from interlock.engine.analysis.values import HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
 
 __all__ = ["INTERPRETERS"]
 
@@ -22,7 +22,7 @@ _LANGUAGES: Final[dict[str, tuple[str, ...]]] = {
     "perl": ("-e", "-E"), "ruby": ("-e",), "node": ("-e", "-p", "--eval", "--print"), "nodejs": ("-e", "-p"),
     "bun": ("-e", "--eval"), "deno": ("eval",), "php": ("-r", "-B", "-E"), "lua": ("-e",), "luajit": ("-e",),
     "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e",), "julia": ("-e",),
-    "tclsh": (), "expect": ("-c",), "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",),
+    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",),
 }  # fmt: skip
 _RUNTIME_VALUED: Final = {
     "python": "WXm",
@@ -72,6 +72,8 @@ def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | N
     content = walk.files.get(join(walk.env.cwd, path.text))
     if path.text in ("/dev/stdin", "-", "/proc/self/fd/0"):
         content = call.stdin
+    if SELF in path.text and (walk.parallel or walk.looping):
+        walk.emit(Finding("exec.fork_bomb", "$0"), call.program)
     if content is not None:
         return _with_positional(walk, call, content, rest)
     if path.taint in ("net", "decoded"):
@@ -122,6 +124,7 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
         return
     walk.emit(Finding("exec.inline"), program)
     walk.env.spend(len(code.text))
+    _own_files(walk, code.text, program)
     for act in scan(code.text):
         args = [Arg(t, glob="*" in t) for t in act.texts]
         if act.kind == "code":
@@ -138,8 +141,28 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
             walk.written(args[0], program)
         elif act.kind == "read":
             walk.read(args[0], program)
+        elif act.kind == "fetched":
+            walk.emit(Finding("net.fetch_exec", "", "remote"), program)
         else:
             walk.emit(Finding("exec.fork_bomb", program), program)
+
+
+_OWN_FILES: Final = re.compile(
+    r"\.claude\b.{0,40}settings|\.codex\b.{0,20}hooks|\.gemini\b.{0,20}settings|interlock\.toml"
+    r"|\.config\b.{0,20}interlock",
+    re.S,
+)
+_CHANGES: Final = re.compile(
+    r"write|unlink|remove|rename|dump\(|['\"][wax]\+?b?['\"]|truncate|rmtree|copy|move"
+    r"|symlink|rmSync"
+)
+
+
+def _own_files(walk: Walk, code: str, program: str) -> None:
+    """A path put together inside the code, beside a call that changes files."""
+    m = _OWN_FILES.search(code)
+    if m and _CHANGES.search(code):
+        walk.emit(Finding("self.protect.config", m.group(), "unknown"), program)
 
 
 def _osascript(walk: Walk, call: Call) -> Arg | None:
@@ -161,6 +184,8 @@ def _awk(walk: Walk, call: Call) -> Arg | None:
         code = next(g for g in (m.group(1), m.group(3), m.group(4)) if g is not None)
         code = re.sub(r"\\(.)", r"\1", code)
         walk.code(Arg(code if m.group(1) is None or m.group(2) else code + UNKNOWN), "awk")
+    for m in re.finditer(r'print[^;\n]*?>>?\s*"([^"]+)"', program):
+        walk.written(Arg(m.group(1)), "awk")
     return None
 
 
@@ -186,9 +211,64 @@ def _editor(walk: Walk, call: Call) -> Arg | None:
         m = re.match(r":?\s*(?:silent!?\s+|exe(?:cute)?\s+['\"])?(?:r(?:ead)?\s*)?!(.+)", value.text, re.S)
         if m:
             walk.code(Arg(m.group(1)), call.program)
+        w = re.match(r":?\s*(?:silent!?\s+)?w(?:rite|q)?!?\s+(?![!])(\S+)", value.text)
+        if w:
+            walk.written(_home(w.group(1)), call.program)
         for n in re.finditer(r"system\(\s*(['\"])(.*?)\1", value.text):
             walk.code(Arg(n.group(2)), call.program)
     return None
+
+
+def _home(text: str) -> Arg:
+    return Arg(HOME + text[1:] if text[:2] == "~/" else text)
+
+
+def _lines_of_code(pattern: str) -> Handler:
+    """A tool that runs the shell commands that `pattern` finds in its arguments and input."""
+    compiled = re.compile(pattern)
+
+    def handler(walk: Walk, call: Call) -> Arg | None:
+        for text in [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else []):
+            for m in compiled.finditer(text):
+                walk.code(Arg(m.group(1)), call.program)
+        return None
+
+    return handler
+
+
+def _ansible(walk: Walk, call: Call) -> Arg | None:
+    opts = split(call.args, "amiulf", ("--args", "--module-name"))
+    code = opts.values.get("-a") or opts.values.get("--args")
+    module = opts.values.get("-m") or opts.values.get("--module-name")
+    if code is not None and (module is None or module.text.rpartition(".")[2] in ("shell", "command", "raw")):
+        walk.code(code, "ansible")
+    return None
+
+
+def _tmux(walk: Walk, call: Call) -> Arg | None:
+    """tmux new, run-shell, send-keys, split-window: the words after the options are a command."""
+    opts = split(call.args, "fLSTctsnexyF", leading=True)
+    if opts.operands and opts.operands[0].text in _TMUX:
+        rest = split(opts.operands[1:], "ctsnexyFlpR", leading=True).operands
+        keys = [a.text for a in rest if a.text not in ("Enter", "C-m")]
+        if keys:
+            walk.code(Arg(" ".join(keys)), "tmux")
+    return None
+
+
+_TMUX: Final = (
+    "new",
+    "new-session",
+    "neww",
+    "new-window",
+    "splitw",
+    "split-window",
+    "run",
+    "run-shell",
+    "send",
+    "send-keys",
+    "respawn-pane",
+)
 
 
 def _tar(walk: Walk, call: Call) -> Arg | None:
@@ -304,8 +384,14 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(_LANGUAGES, _language),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "rvim"), _editor),
+    **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])\s*(?:spawn|exec)\s+([^\n;}]+)")),
     **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
+    "ansible": _ansible,
+    "gdb": _lines_of_code(r"^\s*(?:shell|!)\s*(.+)"),
     "git": _git,
+    "gmake": _lines_of_code(r"\n\t[@-]*([^\n]+)"),
+    "make": _lines_of_code(r"\n\t[@-]*([^\n]+)"),
+    "tmux": _tmux,
     "iex": _iex,
     "invoke-expression": _iex,
     "gsed": _sed,

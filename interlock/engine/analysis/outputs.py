@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.shell_words import ansi_c
-from interlock.engine.analysis.values import EMPTY, UNKNOWN, Arg, without_marks
+from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg, without_marks
 
 __all__ = ["printed"]
 
@@ -156,6 +156,27 @@ def _plain(program: str, text: str) -> str | None:
     return without_marks(data.decode("utf-8", "replace"))
 
 
+def _tee(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return stdin if stdin is not None else UNKNOWN_ARG
+
+
+def _dirname(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    path = args[-1].text.rstrip("/") if args else ""
+    if path == HOME:
+        return Arg("/home")
+    parent, slash, _ = path.rpartition("/")
+    return Arg(parent or ("/" if slash else "."))
+
+
+def _same(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """realpath, readlink -f: the path itself, as far as its text says."""
+    return next((a for a in reversed(args) if a.text[:1] != "-"), UNKNOWN_ARG)
+
+
+def _pgrep(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    return Arg(UNKNOWN, taint="guard" if any("interlock" in a.text for a in args) else "")
+
+
 def _mktemp(args: Sequence[Arg], stdin: Arg | None) -> Arg:
     return Arg("/tmp/" + UNKNOWN)  # noqa: S108 - a text that is judged, no file
 
@@ -197,7 +218,8 @@ def _which(args: Sequence[Arg], stdin: Arg | None) -> Arg:
 
 
 _MAKERS: Final[dict[str, Callable[[Sequence[Arg], Arg | None], Arg]]] = {
-    "echo": _echo, "printf": _printf, "mktemp": _mktemp, "pwd": _pwd, "find": _find, "fd": _ls, "ls": _ls,
+    "echo": _echo, "printf": _printf, "mktemp": _mktemp, "pwd": _pwd, "tee": _tee, "dirname": _dirname,
+        "realpath": _same, "readlink": _same, "pgrep": _pgrep, "pidof": _pgrep, "find": _find, "fd": _ls, "ls": _ls,
     "which": _which, "true": _nothing, "false": _nothing, ":": _nothing, "cd": _nothing, "export": _nothing,
     "sleep": _nothing, "mkdir": _nothing, "rm": _nothing,
 }  # fmt: skip

@@ -68,6 +68,8 @@ def _client(walk: Walk, call: Call) -> Iterator[Finding]:
     for text in texts:
         yield from sql_losses(text)
     script = opts.values.get("-f") or opts.values.get("--file")
+    if script is None and call.stdin is not None and call.stdin.taint == "file":
+        script = Arg(walk.input)
     if script is not None:
         yield from _script(walk, script)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +16,7 @@ from interlock.engine.analysis.paths import Place, is_disk
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import HOME, UNKNOWN, WORK, Arg
 
-__all__ = ["FILES", "PLACES", "deleted", "is_secret", "protected", "tail"]
+__all__ = ["FILES", "PLACES", "deleted", "filled", "is_secret", "protected", "tail"]
 
 _HOME_PREFIX: Final = re.compile(r"^(?:/(?:home|Users)/[^/]+|/root)(?=/|$)")
 # Files by which an agent or this guard is set up, as path components that must stand together; globs allowed.
@@ -45,6 +46,7 @@ _PLACES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     )
 )  # fmt: skip
 _SECRETS: Final = re.compile(
+    r"^\x01/\.(?:ssh|aws|gnupg|azure|kube|config/gcloud)/?$|"
     r"^\x01/(\.ssh/(id_[^/]*|[^/]*\.pem|identity)|\.aws/(credentials|sso/.*|cli/cache.*)|\.netrc|\.pgpass|\.my\.cnf|\.git-credentials"
     r"|\.docker/config\.json|\.kube/config|\.gnupg/.*|\.config/gcloud/.*|\.azure/.*|\.npmrc|\.pypirc|\.vault-token|\.config/gh/hosts\.yml"
     r"|\.config/op/.*|\.cargo/credentials(\.toml)?|Library/Keychains/.*|(?:\.config"
@@ -53,7 +55,12 @@ _SECRETS: Final = re.compile(
     r"|^/etc/g?shadow$|^/proc/[^/]+/environ$"
     r"|(^|/)(\.env(\.(local|prod|production|staging|development|dev|test))?|credentials\.json|service-account[^/]*\.json|id_(rsa|dsa|ecdsa|ed25519))$"
 )
+_CACHES: Final = re.compile(
+    r"^\x01/(?:\.cache/.+|\.npm/_.+|Library/Caches/.+|\.gradle/caches.*|\.m2/repository.*|\.cargo/registry.*|go/pkg/mod.*"
+    r"|\.local/share/Trash/.+|\.pytest_cache.*|\.yarn/cache.*|\.pnpm-store.*)$"
+)
 _SYSTEM_FILES: Final = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/proc", "/sys", "/System")
+_AGENT_FOLDERS: Final = (".claude", ".codex", ".gemini", ".copilot", ".cursor", ".interlock", "interlock")
 _GIT_DIR: Final = re.compile(r"(^|/)\.git(/(objects|refs|HEAD|logs|index)?(/.*)?)?$")
 
 
@@ -132,6 +139,8 @@ def _where_deleted(walk: Walk, arg: Arg, where: Place, recursive: bool, searched
     elif (recursive and where.scope == "root") or (where.scope == "unknown" and recursive and _could_be_root(arg)):
         yield Finding("fs.delete.computed", where.path, where.scope)
     elif recursive and where.scope in ("outside", "home", "system", "device") and arg.taint != "filtered":
+        if _CACHES.match(tail(where.path)):
+            return
         yield Finding("fs.delete.outside", where.path, where.scope)
 
 
@@ -162,9 +171,43 @@ def _find(walk: Walk, call: Call) -> Iterator[Finding]:
         for line in found.text.split("\n"):
             if line:
                 yield from deleted(walk, Arg(line, taint=found.taint), True)
+    if "-delete" in texts or "rm" in texts:
+        yield from _found_settings(texts)
     for option in ("-fprint", "-fls", "-fprintf", "-fprint0"):
         if option in texts[:-1]:
             walk.written(call.args[texts.index(option) + 1], "find")
+
+
+_SETTINGS: Final = ("settings.json", "settings.local.json", "managed-settings.json", "hooks.json", "interlock.toml")
+
+
+def _found_settings(texts: list[str]) -> Iterator[Finding]:
+    """A search for what sets up an agent, whose finds are deleted."""
+    names = [b for a, b in itertools.pairwise(texts) if a in ("-name", "-iname")]
+    wanted = any(fnmatch.fnmatchcase(s, n.lower()) for n in names for s in _SETTINGS)
+    if wanted and re.search(r"claude|codex|gemini|copilot|interlock", " ".join(texts), re.I):
+        yield Finding("self.protect.config", names[0], "unknown")
+
+
+def _ed(walk: Walk, call: Call) -> Iterator[Finding]:
+    for arg in split(call.args, "p").operands:
+        walk.written(arg, call.program)
+    yield from ()
+
+
+def _unpack(walk: Walk, call: Call) -> Iterator[Finding]:
+    """unzip -d DIR, tar x -C DIR."""
+    opts = split(call.args, "dCfxbX", ("--directory",))
+    for option in ("-d", "-C", "--directory"):
+        if option in opts.values and (option != "-d" or call.program == "unzip"):
+            filled(walk, opts.values[option], call.program)
+    yield from ()
+
+
+def _tar(walk: Walk, call: Call) -> Iterator[Finding]:
+    yield from _reader(walk, call)
+    if not any("c" in a.text.partition("=")[0] for a in call.args[:1]):
+        yield from _unpack(walk, call)
 
 
 def _shred(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -200,8 +243,17 @@ def _inside_target(walk: Walk, sources: tuple[Arg, ...], target: Arg) -> None:
     for arg in sources[:32]:
         name = arg.text.rstrip("/").rpartition("/")[2]
         where = walk.place(Arg(target.text.rstrip("/") + "/" + name, target.glob or arg.glob))
-        if name and protected(where.path, glob=where.swept or arg.glob, takes_parents=False):
+        if name and protected(where.path, glob=where.swept or arg.glob, takes_parents=name in _AGENT_FOLDERS):
             walk.emit(Finding("self.protect.config", where.path, where.scope), "cp")
+        if arg.text.endswith(("/", "/.")) or arg.glob:
+            filled(walk, target, "cp")
+
+
+def filled(walk: Walk, target: Arg, program: str) -> None:
+    """A directory that gets files whose names are not known."""
+    where = walk.place(target)
+    if where.path.rpartition("/")[2] in _AGENT_FOLDERS:
+        walk.emit(Finding("self.protect.config", where.path, where.scope), program)
 
 
 def _cp(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -296,6 +348,8 @@ def _chmod(walk: Walk, call: Call) -> Iterator[Finding]:
         elif call.program == "chmod" and re.fullmatch(r"[4567][0-7]{3}|[ua]*u[ua]*\+[rwx]*s[rwx]*|\+s", mode):
             yield Finding("privilege.account", where.path, where.scope)
         yield Finding("fs.permission", where.path, where.scope)
+        if "privilege.account" in _by_place(where.path):
+            yield Finding("privilege.account", where.path, where.scope)
         if protected(where.path, glob=arg.glob, takes_parents=False):
             yield Finding("self.protect.config", where.path, where.scope)
 
@@ -337,18 +391,21 @@ def _reader(walk: Walk, call: Call) -> Iterator[Finding]:
 _READERS: Final = (
     "cat", "less", "more", "head", "tail", "base64", "xxd", "strings", "grep", "egrep", "rg", "od", "hexdump", "bat",
         "nl",
-    "tac", "sort", "awk", "gawk", "cut", "diff", "zip", "gzip", "openssl", "jq", "tar", "view",
+    "tac", "sort", "awk", "gawk", "cut", "diff", "zip", "gzip", "openssl", "jq", "view",
 )  # fmt: skip
 
 PLACES: Final = Places(_write, _read)
 FILES: Final[dict[str, Program]] = {
     **dict.fromkeys(_READERS, _reader),
+    "bsdtar": _unpack,
     "chattr": _chattr,
     "chgrp": _chmod,
     "chmod": _chmod,
     "chown": _chmod,
     "cp": _cp,
     "dd": _dd,
+    "ed": _ed,
+    "ex": _ed,
     "find": _find,
     "gfind": _find,
     "grm": _rm,
@@ -364,7 +421,9 @@ FILES: Final[dict[str, Program]] = {
     "shred": _shred,
     "sponge": _tee,
     "srm": _rm,
+    "tar": _tar,
     "tee": _tee,
     "truncate": _truncate,
     "unlink": _rm,
+    "unzip": _unpack,
 }

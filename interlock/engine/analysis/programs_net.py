@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import Options, split
-from interlock.engine.analysis.programs_files import deleted, is_secret
+from interlock.engine.analysis.programs_files import deleted, filled, is_secret
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import UNKNOWN, Arg
 
@@ -232,6 +232,8 @@ def _copied(walk: Walk, call: Call) -> Iterator[Finding]:
                 yield Finding("net.upload.secret", target.text.partition(":")[0], "remote")
     else:
         walk.written(target, call.program)
+        if any(a.text.endswith("/") for a in operands[:-1]):
+            filled(walk, target, call.program)
     if not remote and any(f.startswith("--del") for f in opts.flags):
         yield from _swept(walk, target)
 

@@ -108,12 +108,16 @@ def _launchctl(walk: Walk, call: Call) -> Iterator[Finding]:
 def _kill(walk: Walk, call: Call) -> Iterator[Finding]:
     texts = [a.text for a in call.args]
     numbers = [t for k, t in enumerate(texts) if k and (texts[k - 1] not in ("-s", "-n"))]
+    if any(a.taint == "guard" for a in call.args):
+        yield Finding("self.protect.command", "interlock", "system")
     if "-1" in numbers or (texts[:1] == ["--"] and "-1" in texts):
         yield Finding("process.kill_all", "-1", "system")
 
 
 def _pkill(walk: Walk, call: Call) -> Iterator[Finding]:
     opts = split(call.args, "uUgGPtsFo", ("--signal", "--uid", "--euid", "--parent"))
+    if not opts.operands and opts.has("-u", "-U", "--uid", "--euid"):
+        yield Finding("process.kill_all", "every process of a user", "system")
     for arg in opts.operands:
         if "interlock" in arg.text:
             yield Finding("self.protect.command", arg.text, "system")
@@ -133,7 +137,10 @@ def _crontab(walk: Walk, call: Call) -> Iterator[Finding]:
 
 def _account(walk: Walk, call: Call) -> Iterator[Finding]:
     text = " ".join(a.text for a in call.args)
-    if call.program == "visudo" and not re.search(r"(^| )-c", text):
+    if call.program in ("passwd", "chpasswd"):
+        if text not in ("", "-S", "--status") and not text.startswith(("-S ", "--help")):
+            yield Finding("privilege.account", text, "system")
+    elif call.program == "visudo" and not re.search(r"(^| )-c", text):
         yield Finding("privilege.account", "sudoers", "system")
     elif re.search(r"(?:^|[ ,=])(?:sudo|wheel|admin|root|docker|lxd|disk|shadow)(?:[ ,]|$)", text) and re.search(
         r"-[a-zA-Z]*[aGg]|--groups|--append|add", text
@@ -141,6 +148,24 @@ def _account(walk: Walk, call: Call) -> Iterator[Finding]:
         yield Finding("privilege.account", call.args[-1].text if call.args else "", "system")
     elif call.program == "useradd" and re.search(r"-o\b.*-u\s*0|-u\s*0\b.*-o\b", text):
         yield Finding("privilege.account", "uid 0", "system")
+
+
+_DEFENCES: Final = {
+    "auditctl": r"-D|-e 0",
+    "csrutil": r"disable",
+    "ip6tables": r"(?:^| )(?:-F|--flush|-X)(?: |$)",
+    "iptables": r"(?:^| )(?:-F|--flush|-X)(?: |$)",
+    "nft": r"^flush ruleset",
+    "setenforce": r"^(?:0|[Pp]ermissive)$",
+    "spctl": r"--master-disable|--global-disable",
+    "ufw": r"^(?:--force )?(?:disable|reset)",
+}
+
+
+def _defence(walk: Walk, call: Call) -> Iterator[Finding]:
+    """Firewalls, mandatory access control and audit switched off."""
+    if re.search(_DEFENCES[call.program], " ".join(a.text for a in call.args)):
+        yield Finding("system.defence_off", call.program, "system")
 
 
 def _agent(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -260,12 +285,30 @@ SYSTEM: Final[dict[str, Program]] = {
     **dict.fromkeys(("zpool", "zfs", "cryptsetup", "diskutil"), _pool),
     **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff"), _power),
     **dict.fromkeys(
-        ("claude", "codex", "gemini", "copilot", "cursor-agent", "opencode", "amp", "goose", "aider", "q"), _agent
+        (
+            "claude",
+            "codex",
+            "gemini",
+            "copilot",
+            "cursor-agent",
+            "opencode",
+            "amp",
+            "goose",
+            "aider",
+            "q",
+            "claude-code",
+            "gemini-cli",
+        ),
+        _agent,
     ),
-    **dict.fromkeys(("usermod", "useradd", "gpasswd", "adduser", "visudo", "dseditgroup", "groupmems"), _account),
+    **dict.fromkeys(
+        ("usermod", "useradd", "gpasswd", "adduser", "visudo", "dseditgroup", "groupmems", "passwd", "chpasswd"),
+        _account,
+    ),
     **dict.fromkeys(("pip", "pip3", "pipx", "uv", "conda", "mamba", "poetry", "hatch", "flit", "pdm"), _uninstalls),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _npm),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _privileged),
+    **dict.fromkeys(_DEFENCES, _defence),
     "badblocks": _badblocks,
     "cargo": _publishes("publish", "yank"),
     "crontab": _crontab,

@@ -81,6 +81,7 @@ class Walk(Findings):
         self.aliases: dict[str, str] = {}
         self.steps = MAX_STEPS
         self.depth = 0
+        self.input = ""  # the file last read by a redirection
         self.parallel = 0
         self.looping = 0
         self.stack: list[tuple[Node, int]] = []
@@ -414,6 +415,7 @@ class Walk(Findings):
         if self.secrets > secrets:
             return Arg(UNKNOWN, taint="secret")
         content = self.files.get(join(self.env.cwd, target.text))
+        self.input = target.text
         return content if content is not None else Arg(UNKNOWN, taint="file")
 
     def _written(self, writes: list[Arg], out: Arg) -> Arg:

@@ -34,7 +34,8 @@ class Arg(NamedTuple):
     """One word after expansion. `glob` where `*?[` in it are live; `taint` is where unknown text came from.
 
     Taints: "net" (downloaded), "decoded" (base64 and the like), "secret" (read from a secret's place), "found"
-    (file names found by a search), "filtered" (found by a narrowed search), "text" (rewritten by a filter).
+    (file names found by a search), "filtered" (found by a narrowed search), "text" (rewritten by a filter),
+        "shell" (a shell's), "guard" (our processes).
     """
 
     text: str
