@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from interlock.base.errors import InterlockError
 from interlock.commons.publish import Publisher
-from interlock.node.roles.static import static_routes
+from interlock.node.roles.static import static_app
 
 __all__ = ["RENEW_EVERY_S", "app", "keep_fresh"]
 
@@ -23,7 +23,7 @@ RENEW_EVERY_S: Final = 6 * 3600.0  # a quarter of a timestamp's life
 def app(public: Path) -> Starlette:
     """Serves `metadata/` and `targets/` below the commons' public directory, and nothing else."""
     mounts = {"/metadata": public / "metadata", "/targets": public / "targets"}
-    return Starlette(routes=static_routes(mounts, lambda path: path == "metadata/timestamp.json"))
+    return static_app(mounts, lambda path: path == "metadata/timestamp.json")
 
 
 def keep_fresh(publisher: Publisher, stop: threading.Event, *, every_s: float = RENEW_EVERY_S) -> None:

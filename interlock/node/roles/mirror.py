@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from interlock.base.errors import InterlockError
 from interlock.commons.layout import LOG_PREFIX
 from interlock.commons.mirror import Mirror
-from interlock.node.roles.static import static_routes
+from interlock.node.roles.static import static_app
 
 __all__ = ["COPY_EVERY_S", "app", "keep_copying"]
 
@@ -25,7 +25,7 @@ def app(mirror: Mirror) -> Starlette:
     """Serves the copy: `metadata/`, `targets/` and the log's files under `log/`."""
     names = ("metadata", "targets", LOG_PREFIX)
     mounts = {f"/{name}": mirror.public / name for name in names}
-    return Starlette(routes=static_routes(mounts, lambda path: path in _CHANGING))
+    return static_app(mounts, lambda path: path in _CHANGING)
 
 
 def keep_copying(mirror: Mirror, stop: threading.Event, *, every_s: float = COPY_EVERY_S) -> None:

@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-__all__ = ["CHANGING", "IMMUTABLE", "static_routes"]
+__all__ = ["CHANGING", "IMMUTABLE", "static_app"]
 
 CHANGING: Final = "no-cache"  # ask again each time: it is replaced in place
 IMMUTABLE: Final = "public, max-age=31536000, immutable"  # its name holds its version or its digest
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]*", re.ASCII)
 
 
-def static_routes(mounts: Mapping[str, Path], changing: Callable[[str], bool]) -> list[Route]:
-    """A GET route for each prefix (`/metadata`) and its directory; `changing` says what is replaced in place."""
+def static_app(mounts: Mapping[str, Path], changing: Callable[[str], bool]) -> Starlette:
+    """Serves each prefix (`/metadata`) from its directory; `changing` says which paths are replaced in place."""
 
     def serve_from(prefix: str, root: Path) -> Route:
         async def serve_file(request: Request) -> Response:
@@ -32,7 +33,9 @@ def static_routes(mounts: Mapping[str, Path], changing: Callable[[str], bool]) -
 
         return Route(f"{prefix}/{{path:path}}", serve_file, methods=["GET"])
 
-    return [serve_from(prefix, root) for prefix, root in mounts.items()]
+    application = Starlette(routes=[serve_from(prefix, root) for prefix, root in mounts.items()])
+    application.router.redirect_slashes = False  # a path has one spelling
+    return application
 
 
 def _file_below(root: Path, path: str) -> Path | None:
