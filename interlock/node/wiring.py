@@ -39,7 +39,7 @@ from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 from interlock.transparency.witness import Witness
 
-__all__ = ["ROLES", "publisher_of", "role_app", "vdaf_of"]
+__all__ = ["ROLES", "publisher_of", "role_app", "secret_in", "vdaf_of"]
 
 _LIMIT: Final = 1 << 20
 
@@ -64,7 +64,7 @@ def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
     policy = _policy(config)
     if not config.log_url:
         raise BadConfig("is not set", where="[serve] log_url", fix="name the log that this commons publishes to")
-    token = _secret(config.directory / "log-token")
+    token = secret_in(config.directory / "log-token")
     post = HttpPoster(f"{config.log_url.rstrip('/')}/add", max_length=MAX_PROOF_FILE, token=token)
     return Publisher(config.directory, lambda entry: submit(entry, policy, post).data, policy, clock)
 
@@ -119,7 +119,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks")
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteLeaderStorage(place / "leader.sqlite")
-    exchange = aggregate.HttpExchange(_secret(place / "helper-token"))
+    exchange = aggregate.HttpExchange(secret_in(place / "helper-token"))
     driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange)
     with contextlib.ExitStack() as stack:
         stack.callback(storage.close)
@@ -169,7 +169,8 @@ def _policy(config: ServeConfig) -> TlogPolicy:
     return parse_policy(read_bounded(path, _LIMIT))
 
 
-def _secret(path: Path) -> str:
+def secret_in(path: Path) -> str:
+    """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
     data = read_bounded(path, _LIMIT)
     if path.stat().st_mode & 0o077:
         raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")

@@ -1,4 +1,5 @@
-"""The argument tree of `interlock mesh`; what a command does stands in mesh_node (members) and mesh_roles (operators).
+"""The argument tree of `interlock mesh`; what a command does stands in mesh_node (members), mesh_count
+(members who report) and mesh_roles (operators).
 
 Those modules need the extra `mesh` and are imported only when one of their commands runs.
 """
@@ -17,6 +18,7 @@ __all__ = ["ROLES", "UnsupportedPlatform", "register"]
 
 ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
 _NODE: Final = "interlock.node.cli.mesh_node"
+_COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
 _DEMO: Final = "interlock.node.demo.run"
 _Commands = argparse._SubParsersAction  # argparse has no public name for it
@@ -54,14 +56,12 @@ def _member_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     init.add_argument(
         "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
     )
-    for name, told in (
-        ("subscribe", "follow a pack in a ring, and bring it into force"),
-        ("unsubscribe", "follow it no more"),
-    ):
-        command = _add(group, name, _NODE, name, told)
-        command.add_argument("pack", metavar="mesh:PACK@RING")
+    subscribe = _add(group, "subscribe", _NODE, "subscribe", "follow packs in their rings, and bring them into force")
+    subscribe.add_argument("pack", metavar="mesh:PACK@RING", nargs="+")
+    unsubscribe = _add(group, "unsubscribe", _NODE, "unsubscribe", "follow a pack no more")
+    unsubscribe.add_argument("pack", metavar="mesh:PACK@RING")
     _add(group, "update", _NODE, "update", "look for news once, now")
-    run = _add(group, "run", _NODE, "run", "follow the commons and report, until stopped")
+    run = _add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
     _add_service(run)
     grant = _add(group, "grant", _NODE, "grant", "let rules of a community pack block and mask here")
     grant.add_argument("pack", metavar="mesh:PACK@RING")
@@ -74,12 +74,12 @@ def _member_commands(group: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _count_commands(group: _Commands[argparse.ArgumentParser]) -> None:
-    consent = _add(group, "consent", _NODE, "consent", "say whether this node reports counts; no is the default")
+    consent = _add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
     consent.add_argument("answer", choices=("on", "off", "show"))
     consent.add_argument("task", nargs="?", help="the task's name")
-    report = _add(group, "report", _NODE, "report", "send what is due, once")
+    report = _add(group, "report", _COUNT, "report_now", "send what is due, once")
     report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
-    ledger = _add(group, "ledger", _NODE, "ledger", "what was sent, when, and under which task")
+    ledger = _add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
     ledger.add_argument("--json", action="store_true", help="one JSON object")
 
 

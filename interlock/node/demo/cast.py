@@ -56,9 +56,11 @@ class Cast:
         self._open.append(found)
         return found
 
-    def start(self, name: str, args: Sequence[str], address: Address | None = None) -> None:
+    def start(
+        self, name: str, args: Sequence[str], address: Address | None = None, *, module: str = "interlock"
+    ) -> None:
         """Start `interlock ARGS` in the background; with an address, the socket is handed down."""
-        command = [sys.executable, "-m", "interlock", *args, "--stop-with-stdin"]
+        command = [sys.executable, "-m", module, *args, "--stop-with-stdin"]
         fds: tuple[int, ...] = ()
         if address is not None:
             fds = (address.sock.fileno(),)
@@ -88,14 +90,17 @@ class Cast:
         """
         return self.finish(self.begin(args, module=module), args, expect=expect)
 
-    def begin(self, args: Sequence[str], *, module: str = "interlock") -> subprocess.Popen[bytes]:
+    def begin(
+        self, args: Sequence[str], *, module: str = "interlock", config: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a command; `config` is the configuration that a program finds without being told."""
         return subprocess.Popen(
             [sys.executable, "-m", module, *args],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=_environment(),
+            env=_environment() | ({} if config is None else {"INTERLOCK_CONFIG": str(config)}),
         )
 
     def finish(self, process: subprocess.Popen[bytes], args: Sequence[str], *, expect: int = 0) -> str:

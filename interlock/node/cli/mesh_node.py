@@ -1,0 +1,194 @@
+"""`interlock mesh` for members: pin a commons, follow packs, grant, consent, report, and see what is in force."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import SystemClock, rfc3339
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
+from interlock.base.fetch import HttpFetcher
+from interlock.base.files import read_bounded
+from interlock.commons import installed
+from interlock.commons.live import LiveRow, read_live, read_subscriptions
+from interlock.commons.pins import init_node, read_pins
+from interlock.commons.rings import known_ring
+from interlock.commons.subscribe import Subscriber, Update, read_status
+from interlock.node.cli.doctor import Row, report_rows
+from interlock.node.config import MeshConfig, mesh_config, settings_of
+
+__all__ = [
+    "config_of",
+    "doctor",
+    "grant",
+    "init",
+    "status",
+    "subscribe",
+    "subscriber_of",
+    "unsubscribe",
+    "update",
+]
+
+_LIMIT: Final = 8 << 20
+
+
+def init(args: argparse.Namespace) -> int:
+    """Pin what this node will never learn from the network."""
+    config = config_of(args)
+    url = args.commons or config.commons
+    fetcher = HttpFetcher(url) if url else None
+    if args.root is None and fetcher is None:
+        raise BadInput("needs --commons URL to fetch the root from", where="--root-sha256")
+    root = None if args.root is None else read_bounded(Path(args.root), _LIMIT)
+    policy = read_bounded(Path(args.log_policy), _LIMIT)
+    pins = init_node(config.home, log_policy=policy, root=root, root_sha256=args.root_sha256, fetcher=fetcher)
+    print(f"{config.home} follows {', '.join(pins.origins)} from now on")
+    return EXIT_OK
+
+
+def subscribe(args: argparse.Namespace) -> int:
+    """Follow packs, and bring them into force if all verify; otherwise none of the new subscriptions stays."""
+    config = config_of(args)
+    named = list(map(_reference, args.pack))
+    new = [pair for pair in named if pair not in read_subscriptions(config.home)]
+    subscriber = subscriber_of(config)
+    for pair in new:
+        subscriber.subscribe(*pair)
+    try:
+        found = subscriber.update()
+    except InterlockError:
+        for pair in new:
+            subscriber.unsubscribe(*pair)
+        raise
+    print(_told(found))
+    return EXIT_OK
+
+
+def unsubscribe(args: argparse.Namespace) -> int:
+    """Follow a pack no more, and take it out of force."""
+    config = config_of(args)
+    subscriber_of(config).unsubscribe(*_reference(args.pack))
+    print(f"{args.pack} is not in force any more")
+    return EXIT_OK
+
+
+def update(args: argparse.Namespace) -> int:
+    """Look for news once; whatever does not verify leaves what is in force."""
+    print(_told(subscriber_of(config_of(args)).update()))
+    return EXIT_OK
+
+
+def grant(args: argparse.Namespace) -> int:
+    """Let rules of a pack act in full on this node, or take that back."""
+    config = config_of(args)
+    pack, ring = _reference(args.pack)
+    rules = args.rules or None
+    if args.revoke:
+        installed.revoke(config.home, pack, rules)
+        print(f"grants of {pack} are taken back: {', '.join(rules) if rules else 'all'}")
+        return EXIT_OK
+    rows = installed.grant(config.home, pack, ring, rules, SystemClock().now_us())
+    for row in rows:
+        print(f"granted: {row.rule} of {pack}@{ring}, as it means now ({row.semantic[:16]})")
+    return EXIT_OK
+
+
+def status(args: argparse.Namespace) -> int:
+    """What is in force; exit code 1 where the last update failed."""
+    config = config_of(args)
+    pins, said = read_pins(config.home), read_status(config.home)
+    rows = list(read_live(config.home).rows.values())
+    if args.json:
+        live = [asdict(row) for row in rows]
+        body = {"format": "interlock-status", "v": 1, "organisation": config.organisation, "live": live, "last": said}
+        print(json.dumps(body))
+    else:
+        print(f"follows {', '.join(pins.origins)}")
+        for row in rows:
+            print(f"{_line(row)}, since {rfc3339(row.at)}")
+        print(_last(said))
+    return EXIT_OK if said.get("ok", False) else EXIT_REFUSED
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Check this node's own state; exit code 1 where a check fails."""
+    return report_rows(list(_rows(config_of(args))), as_json=args.json)
+
+
+def _rows(config: MeshConfig) -> Iterator[Row]:
+    try:
+        pins = read_pins(config.home)
+        yield Row("pins", "ok", f"root and log of {', '.join(pins.origins)}")
+        said, live = read_status(config.home), read_live(config.home).rows
+        yield _freshness(config, said)
+        for (pack, ring), row in live.items():
+            installed.load(config.home, pack, ring)
+            yield Row(f"{pack}@{ring}", "ok", f"version {row.version}, log index {row.log_index}, bytes as verified")
+        missing = [f"{p}@{r}" for p, r in read_subscriptions(config.home) if (p, r) not in live]
+        if missing:
+            yield Row("subscriptions", "fail", f"not in force: {', '.join(missing)}", "interlock mesh update")
+    except InterlockError as e:
+        yield Row("state", "fail", f"{e.where}: {e.what}", e.fix)
+    found = sorted(p.name for p in (config.home / "evidence").glob("*.json"))
+    if found:
+        yield Row(
+            "split view", "fail", f"evidence of two histories: {', '.join(found)}", "show it to the log's monitors"
+        )
+    else:
+        yield Row("split view", "ok", "no evidence of two histories")
+
+
+def _freshness(config: MeshConfig, said: dict[str, object]) -> Row:
+    at = said.get("at")
+    if not isinstance(at, int):
+        return Row("update", "fail", "there has been none", "interlock mesh update")
+    if said.get("ok") is not True:
+        return Row("update", "fail", _last(said), "the last good packs stay in force; see what the line says")
+    age_s = (SystemClock().now_us() - at) // 1_000_000
+    if age_s > 10 * config.poll_s:
+        return Row("update", "fail", f"the last was {age_s} s ago", "run interlock mesh run, or mesh update")
+    return Row("update", "ok", _last(said))
+
+
+def config_of(args: argparse.Namespace) -> MeshConfig:
+    """The [mesh] section, with --home in the place of its own. Raises: BadConfig."""
+    return mesh_config(settings_of(args.config), args.home)
+
+
+def subscriber_of(config: MeshConfig) -> Subscriber:
+    """Raises: BadConfig, BadState."""
+    read_pins(config.home)
+    return Subscriber(config.home, HttpFetcher(config.commons_url()), SystemClock())
+
+
+def _reference(text: str) -> tuple[str, str]:
+    pack, at, ring = text.removeprefix("mesh:").rpartition("@")
+    if not (pack and at and text.startswith("mesh:")):
+        raise BadInput("is not of the form mesh:PACK@RING", where=text)
+    try:
+        known_ring(ring)
+    except ValueError as e:
+        raise BadInput(str(e), where=text) from None
+    return pack, ring
+
+
+def _told(found: Update) -> str:
+    news = ", ".join(map(_line, found.changed)) or "no news"
+    return f"{news} (log of {found.tree_size} entries, snapshot {found.snapshot_version})"
+
+
+def _line(row: LiveRow) -> str:
+    return f"{row.pack}@{row.ring} version {row.version}, sha256 {row.sha256[:16]}, log index {row.log_index}"
+
+
+def _last(said: dict[str, object]) -> str:
+    at = said.get("at")
+    when = rfc3339(at) if isinstance(at, int) else "never"
+    trouble = said.get("trouble")
+    if isinstance(trouble, dict):
+        return f"last update {when} failed: {trouble.get('line')}"
+    return f"last update {when}: ok" if said else "no update yet"

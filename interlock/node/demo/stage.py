@@ -1,0 +1,185 @@
+"""The demo's stage: whose folder is whose, who listens where, and the configuration files of all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import Clock
+from interlock.base.fetch import HttpPoster
+from interlock.base.files import private_dir, replace
+from interlock.commons.indicators import Catalog
+from interlock.commons.pack import sha256_hex
+from interlock.commons.pins import init_node
+from interlock.commons.publish import Publisher
+from interlock.dap.shares import HpkeKey
+from interlock.dap.task import Task, new_configuration, task_of
+from interlock.dap.taskfile import dump_client_task
+from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
+from interlock.dap.vdaf.prio3 import Prio3
+from interlock.node.config import ServeConfig
+from interlock.node.demo.cast import Address, Cast
+from interlock.node.setup import (
+    LOG_POLICY,
+    Root,
+    add_token,
+    hold_ceremony,
+    make_aggregator,
+    make_hpke_key,
+    make_log,
+    make_witness,
+    put_task,
+    write_settings,
+)
+from interlock.node.wiring import publisher_of, secret_in
+from interlock.transparency.policy import TlogPolicy, parse_policy
+from interlock.transparency.proof import MAX_PROOF_FILE
+from interlock.transparency.submit import submit
+
+__all__ = ["DEMO_FLOOR", "HOLDERS", "MEMBERS", "ORIGIN", "TASK", "THRESHOLD", "WITNESSES", "Crash", "Stage"]
+
+ORIGIN: Final = "log.demo.example/packs"
+HOLDERS: Final = ("ada", "ben", "cleo")
+THRESHOLD: Final = 2
+MEMBERS: Final = ("acme", "borealis", "cobalt")
+WITNESSES: Final = ("witness-a.example", "witness-b.example")
+TASK: Final = "coding-agent-demo"
+DEMO_FLOOR: Final = 3
+# The ceremony's keys are sealed with less memory than real ones, so that three take no second.
+_ARGON2_MEMORY: Final = 16 << 20
+_ROLES: Final = ("commons", "mirror", "log", *WITNESSES, "dap-leader", "dap-helper", "evil")
+
+
+class Crash(Exception):
+    """A process that ends in the middle of its work."""
+
+
+@dataclass
+class Stage:
+    """Everything below one folder; `add` holds who listens where."""
+
+    root: Path
+    cast: Cast
+    clock: Clock
+    at: dict[str, Address] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.at = {name: self.cast.address() for name in _ROLES}
+
+    def url(self, name: str) -> str:
+        return self.at[name].url
+
+    def dir(self, name: str) -> Path:
+        return self.root / name
+
+    def home(self, name: str) -> Path:
+        return self.root / name / "home"
+
+    def config(self, name: str) -> Path:
+        return self.root / name / "interlock.toml"
+
+    # --- making folders
+
+    def make_log_and_witnesses(self) -> TlogPolicy:
+        """Keys of the log and of both witnesses, and the policy that names them."""
+        lines = [f"log {make_log(self.dir('log'), ORIGIN, os.urandom).vkey} {self.url('log')}"]
+        for i, name in enumerate(WITNESSES):
+            lines.append(f"witness w{i} {make_witness(self.dir(name), name, os.urandom)} {self.url(name)}")
+        lines += ["group both all w0 w1", "quorum both"]
+        policy = ("\n".join(lines) + "\n").encode("ascii")
+        for name in ("log", *WITNESSES):
+            replace(self.dir(name) / LOG_POLICY, policy)
+            write_settings(self.config(name), "serve", {"dir": str(self.dir(name)), "name": name})
+        replace(self.root / LOG_POLICY, policy)
+        return parse_policy(policy)
+
+    def make_commons(self) -> Root:
+        """The ceremony, and what the commons needs to publish."""
+        home = private_dir(self.dir("commons"))
+        phrases = {name: secrets.token_hex(16).encode("ascii") for name in HOLDERS}
+        root = hold_ceremony(
+            home, phrases, threshold=THRESHOLD, now_us=self.clock.now_us(), rng=os.urandom, memory=_ARGON2_MEMORY
+        )
+        replace(home / LOG_POLICY, (self.root / LOG_POLICY).read_bytes())
+        replace(home / "log-token", (self.dir("log") / "token").read_bytes())
+        write_settings(self.config("commons"), "serve", {"dir": str(home), "log_url": self.url("log")})
+        replace(self.root / "root.json", root.data)
+        return root
+
+    def make_aggregators(self) -> None:
+        """Both aggregators' folders and the tokens by which members, collector and leader are known."""
+        leader, helper = self.dir("dap-leader"), self.dir("dap-helper")
+        for directory in (leader, helper):
+            make_aggregator(directory, os.urandom)
+            write_settings(directory / "interlock.toml", "serve", {"dir": str(directory)})
+        private_dir(self.dir("collector"))
+        tokens = {name: secrets.token_hex(32) for name in (*MEMBERS, "collector", "leader")}
+        for name in MEMBERS:
+            add_token(leader / "members.json", name, tokens[name])
+            replace(private_dir(self.dir(name)) / "leader-token", tokens[name].encode("ascii"))
+        add_token(leader / "collectors.json", "collector", tokens["collector"])
+        replace(self.dir("collector") / "leader-token", tokens["collector"].encode("ascii"))
+        add_token(helper / "leaders.json", "leader", tokens["leader"])
+        replace(leader / "helper-token", tokens["leader"].encode("ascii"))
+
+    def make_member(self, name: str, *, reports: bool = True) -> None:
+        """A member's folder with its one configuration file."""
+        directory = private_dir(self.dir(name))
+        lines = [
+            "[mesh]",
+            f'home = "{self.home(name)}"',
+            f'organisation = "{name}"',
+            f'commons = "{self.url("mirror")}"',
+        ]
+        if reports:
+            lines += ["[report]", f'task = "{directory}/task.json"', f'token = "{directory}/leader-token"']
+        replace(self.config(name), ("\n".join(lines) + "\n").encode("utf-8"))
+
+    def make_mirror(self) -> None:
+        """The mirror's folder, with pins of its own."""
+        home, policy = private_dir(self.dir("mirror")), (self.root / LOG_POLICY).read_bytes()
+        init_node(home, log_policy=policy, root=(self.root / "root.json").read_bytes())
+        values: dict[str, str | int] = {"dir": str(home), "upstream": self.url("commons"), "log_url": self.url("log")}
+        write_settings(self.config("mirror"), "serve", values | {"poll_seconds": 1})
+
+    def make_task(self, catalog: Catalog, epoch_s: int) -> tuple[Task, HpkeKey]:
+        """The DAP task of a catalog, handed to leader, helper, members and collector."""
+        length = len(catalog.places)
+        configuration = new_configuration(
+            catalog_digest=bytes.fromhex(sha256_hex(catalog.data)),
+            leader_url=self.url("dap-leader"),
+            helper_url=self.url("dap-helper"),
+            time_precision=epoch_s,
+            min_batch_size=DEMO_FLOOR,
+            vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
+        )
+        task = task_of(configuration, demo=True)
+        key = make_hpke_key(self.dir("collector") / "hpke.json", os.urandom)
+        put_task([self.dir("dap-leader"), self.dir("dap-helper")], task, key, os.urandom)
+        for name in (*MEMBERS, "collector"):
+            replace(self.dir(name) / "task.json", dump_client_task(task))
+        return task, key
+
+    # --- working
+
+    def publisher(self) -> Publisher:
+        home = self.dir("commons")
+        return publisher_of(ServeConfig(home, log_url=self.url("log")), self.clock)
+
+    def publisher_that_dies(self) -> Publisher:
+        """One that is killed when the log has the entry, before it has kept the proof."""
+        home = self.dir("commons")
+        policy = parse_policy((home / LOG_POLICY).read_bytes())
+        post = HttpPoster(self.url("log") + "/add", max_length=MAX_PROOF_FILE, token=secret_in(home / "log-token"))
+
+        def append(entry: bytes) -> bytes:
+            submit(entry, policy, post)
+            raise Crash
+
+        return Publisher(home, append, policy, self.clock)
+
+    def serve(self, name: str, role: str) -> None:
+        self.cast.start(name, ["mesh", "serve", "--role", role, "--config", str(self.config(name))], self.at[name])
