@@ -55,13 +55,14 @@ class ReportConfig:
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """A role that listens. `poll_s` is in seconds."""
+    """A role that listens. `poll_s` is in seconds; `demo` lets an aggregator serve tasks with the floor of a demo."""
 
     directory: Path
     name: str = ""
     upstream: str = ""
     log_url: str = ""
     poll_s: int = 60
+    demo: bool = False
 
 
 def settings_of(explicit: str | None) -> Settings:
@@ -95,7 +96,7 @@ def report_config(settings: Settings) -> ReportConfig | None:
     return ReportConfig(_path(settings, _text(values, "task")), _path(settings, _text(values, "token")))
 
 
-def serve_config(settings: Settings, directory: str | None = None) -> ServeConfig:
+def serve_config(settings: Settings, directory: str | None = None, *, demo: bool = False) -> ServeConfig:
     """Raises: BadConfig, where no folder is named."""
     values = settings.section("serve", _SERVE)
     named = _text(values, "dir")
@@ -107,6 +108,7 @@ def serve_config(settings: Settings, directory: str | None = None) -> ServeConfi
         _text(values, "upstream"),
         _text(values, "log_url"),
         _seconds(settings, values, ServeConfig.poll_s),
+        demo,
     )
 
 

@@ -116,7 +116,7 @@ def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 
 @contextlib.contextmanager
 def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    place, tasks = config.directory, TaskDirectory(config.directory / "tasks")
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = aggregate.HttpExchange(secret_in(place / "helper-token"))
@@ -131,7 +131,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 
 @contextlib.contextmanager
 def _helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    place, tasks = config.directory, TaskDirectory(config.directory / "tasks")
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteHelperStorage(place / "helper.sqlite")
     with contextlib.closing(storage):

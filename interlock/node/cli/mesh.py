@@ -77,6 +77,7 @@ def _count_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     consent = _add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
     consent.add_argument("answer", choices=("on", "off", "show"))
     consent.add_argument("task", nargs="?", help="the task's name")
+    consent.add_argument("--demo", action="store_true", help="agree to a task with the floor of a demo")
     report = _add(group, "report", _COUNT, "report_now", "send what is due, once")
     report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
     ledger = _add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
@@ -131,6 +132,7 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
     serve.add_argument("--tls-cert", metavar="FILE")
     serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
     _add_service(serve)
 

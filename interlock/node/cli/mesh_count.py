@@ -12,6 +12,7 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState
 from interlock.commons import consent as consents
+from interlock.dap.task import ORGANISATION_FLOOR, TaskRefused
 from interlock.node.cli.mesh_node import config_of, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import read_task, reporter_of
@@ -53,6 +54,9 @@ def consent(args: argparse.Namespace) -> int:
         print(f"{args.task}: no; {dropped} reports that were queued are dropped")
         return EXIT_OK
     task = read_task(_reporting(args).task)
+    if task.demo and not args.demo:
+        told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {ORGANISATION_FLOOR}"
+        raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
     catalog = subscriber_of(config).catalog(args.task)
     given = report.agree(config.home, task, catalog, SystemClock().now_us())
     print(f"{catalog.task}: yes from {rfc3339(given.at)} on, for {len(catalog.places)} places ({given.catalog[:16]}):")

@@ -36,7 +36,7 @@ _LIMIT: Final = 8 << 20
 
 def serve(args: argparse.Namespace) -> int:
     """Run one role until SIGTERM, Ctrl-C or, where asked to, the end of standard input."""
-    config = serve_config(settings_of(args.config), args.dir)
+    config = serve_config(settings_of(args.config), args.dir, demo=args.demo)
     start_logging(args.log_format)
     listen = Listen(
         args.host, args.port, args.listen_fd, _maybe(args.tls_cert), _maybe(args.tls_key), args.behind_proxy

@@ -148,7 +148,7 @@ class Acts:
         self._catalog = catalog
         self._task, self._collector_key = self.stage.make_task(catalog, epoch_s)
         self._wait_for_mirror(2)
-        self._each(MEMBERS, lambda name: self._mesh(name, "consent", "on", TASK))
+        self._each(MEMBERS, lambda name: self._mesh(name, "consent", "on", TASK, "--demo"))
         _sleep_until(catalog.opens_at, self.stage.clock.now_us)
         return {"task": TASK, "places": len(catalog.places), "catalog": catalog.digest, "consents": len(MEMBERS)}
 
@@ -206,7 +206,7 @@ class Acts:
         return {
             "organisations": found.report_count,
             "places seen by all": len(self.seen),
-            "floor": "3 (demo; really 10)",
+            "floor": f"{DEMO_FLOOR}, by --demo (a real task has 10)",
         }
 
     def publish_indicator(self) -> Evidence:

@@ -182,4 +182,5 @@ class Stage:
         return Publisher(home, append, policy, self.clock)
 
     def serve(self, name: str, role: str) -> None:
-        self.cast.start(name, ["mesh", "serve", "--role", role, "--config", str(self.config(name))], self.at[name])
+        args = ["mesh", "serve", "--role", role, "--config", str(self.config(name))]
+        self.cast.start(name, [*args, "--demo"] if role.startswith("dap-") else args, self.at[name])

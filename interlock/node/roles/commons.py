@@ -27,10 +27,14 @@ def app(public: Path) -> Starlette:
 
 
 def keep_fresh(publisher: Publisher, stop: threading.Event, *, every_s: float = RENEW_EVERY_S) -> None:
-    """Renew snapshot and timestamp until `stop` is set; a failure is said and tried again at the next turn."""
+    """Renew snapshot and timestamp when they are `every_s` old, until `stop` is set; a failure is said and tried again.
+
+    Nothing is locked while nothing is due, so that a publish finds the commons free.
+    """
     while not stop.is_set():
         try:
-            publisher.renew()
+            if publisher.due(every_s):
+                publisher.renew()
         except InterlockError as e:
             log.error("commons not renewed: %s", e)
         stop.wait(every_s)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.files import BadState, private_dir, read_bounded, replace
-from interlock.dap.task import AggregatorTask
+from interlock.dap.task import AggregatorTask, TaskRefused
 from interlock.dap.taskfile import dump_task, load_task
 
 __all__ = ["TaskDirectory"]
@@ -17,10 +17,14 @@ _LIMIT: Final = 1 << 20
 
 
 class TaskDirectory(Mapping[bytes, AggregatorTask]):
-    """Task id -> task, one private file each, named by the id in hex. A task never changes under its id."""
+    """Task id -> task, one private file each, named by the id in hex. A task never changes under its id.
 
-    def __init__(self, folder: Path) -> None:
+    A task with fewer organisations than a real one needs is refused unless `demo`.
+    """
+
+    def __init__(self, folder: Path, *, demo: bool = False) -> None:
         self._folder = private_dir(folder)
+        self._demo = demo
         self._read: dict[bytes, AggregatorTask] = {}
 
     def add(self, held: AggregatorTask) -> None:
@@ -37,6 +41,8 @@ class TaskDirectory(Mapping[bytes, AggregatorTask]):
             held = load_task(read_bounded(path, _LIMIT), where=str(path))
             if held.task.task_id != task_id:
                 raise BadState("holds another task than its name says", where=str(path))
+            if held.task.demo and not self._demo:
+                raise TaskRefused("has the floor of a demo", where=str(path), fix="serve with --demo to take it")
             self._read[task_id] = held
         return self._read[task_id]
 
