@@ -20,6 +20,7 @@ _SYSTEM: Final = (
 )  # fmt: skip
 _DEEP_SYSTEM: Final = ("etc", "usr", "bin", "sbin", "lib", "lib32", "lib64", "boot", "sys", "proc", "System", "Library")
 _MILD: Final = ("usr/local", "usr/src", "private/tmp", "private/var/folders", "etc/apt", "etc/nginx")
+_MAX_PATH: Final = 4096  # characters; a system call refuses a longer path (PATH_MAX)
 _HOMES: Final = ("home", "Users")
 _TEMP: Final = (("tmp",), ("var", "tmp"), ("private", "tmp"), ("private", "var", "folders"), ("dev", "shm"))
 _SINKS: Final = re.compile(
@@ -76,6 +77,8 @@ def is_disk(path: str) -> bool:
 
 def place(arg: Arg, cwd: str, work: str) -> Place:
     """Where `arg` points from `cwd`; `work` is the worktree (a directory or the mark WORK)."""
+    if len(arg.text) > _MAX_PATH:
+        return Place("unknown", arg.text[:256], False)
     path = join(cwd, arg.text)
     swept = False
     parts = path.split("/")

@@ -29,6 +29,11 @@ _PROTECTED: Final = tuple(
         "application support/interlock", "interlock-receipts*", "receipts*.jsonl",
     )
 )  # fmt: skip
+_NAMED: Final = re.compile(
+    r"claude|managed-settings|codex|gemini|\.github|copilot|cursor|interlock|receipts"
+    r"|\.config|\.local",
+    re.I,
+)
 _PLACES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
@@ -76,13 +81,15 @@ def is_secret(path: str) -> bool:
 
 def protected(path: str, *, glob: bool, takes_parents: bool) -> bool:
     """Whether the path is, or by its globs could be, a file that sets up an agent or this guard."""
+    if not glob and not _NAMED.search(path):
+        return False
     parts = [p.lower() for p in path.split("/") if p not in ("", HOME, WORK)]
     return any(_matches(parts, wanted, glob, takes_parents) for wanted in _PROTECTED)
 
 
 def _matches(parts: list[str], wanted: tuple[str, ...], glob: bool, takes_parents: bool) -> bool:
     for start in range(len(parts)):
-        pairs = list(zip(parts[start:], wanted, strict=False))
+        pairs = list(zip(parts[start : start + len(wanted)], wanted, strict=False))
         if not all(_alike(p, w, glob) for p, w in pairs):
             continue
         only_globs = glob and all(set(p) <= set("*?.") for p, _ in pairs)

@@ -13,9 +13,10 @@ from typing import Final, Protocol
 from interlock.engine.analysis.shell_tree import Arith, Array, Lit, Part, Proc, Script, Sub, Var, Word
 from interlock.engine.analysis.values import EMPTY, HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
 
-__all__ = ["MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "Runner", "braces"]
+__all__ = ["MAX_CHARS", "MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "Runner", "braces"]
 
 MAX_FIELDS: Final = 256  # words that one brace expansion may give
+MAX_CHARS: Final = 320 * 1024  # characters of all values and inner texts of one analysis
 MAX_VALUE: Final = 64 * 1024  # characters of one value
 _GLOB: Final = re.compile(r"[*?\[]")
 _SEQUENCE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,4}))?$")
@@ -39,7 +40,7 @@ class Environment:
         self.values: dict[str, tuple[Arg, ...]] = {}
         self.positional: tuple[Arg, ...] = ()
         self.cwd = ""
-        self.chars = 4 * 1024 * 1024
+        self.chars = MAX_CHARS
 
     def get(self, name: str) -> tuple[Arg, ...] | None:
         """The value's elements (one for a plain variable), None where nothing is known."""
@@ -98,6 +99,12 @@ class Expander:
                 lit = word[0]
                 if lit.quoted or not ("{" in lit.text or lit.text[0] == "~"):
                     found.append(Arg(lit.text, not lit.quoted and bool(_GLOB.search(lit.text))))
+                    continue
+            elif len(word) == 1 and isinstance(word[0], Var) and word[0].quoted and not word[0].op:
+                values = self._parameter(word[0])
+                if len(values) == 1:
+                    found.append(values[0]._replace(glob=False))
+                    self.env.spend(len(values[0].text) + 8)
                     continue
             for one in braces(word):
                 found.extend(self.fields(one))
