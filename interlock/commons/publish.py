@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from interlock.base.clock import Clock
+from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.errors import InterlockError
 from interlock.base.files import file_lock, private_dir, read_bounded
 from interlock.base.files import replace as replace_file
@@ -30,6 +30,7 @@ from interlock.commons.journal import MAX_JOURNAL, Journal, dump_journal, parse_
 from interlock.commons.layout import (
     CATALOG_RING,
     DELEGATIONS,
+    LIFETIME_DAYS,
     TOP_ROLES,
     catalog_path,
     channel_path,
@@ -149,6 +150,11 @@ class Publisher:
             if journal is not None and journal.step not in ("begun", "done"):
                 raise UnfinishedPublish("stands in the log already", where=journal.path, fix="resume it")
             (self._home / _JOURNAL).unlink(missing_ok=True)
+
+    def due(self, after_s: float) -> bool:
+        """Whether the timestamp was signed `after_s` seconds ago, or longer. Raises: BadState."""
+        left_us = self._repository.timestamp_expires_us() - self._clock.now_us()
+        return left_us <= (LIFETIME_DAYS["timestamp"] * 86_400 - after_s) * MICROSECONDS
 
     def renew(self) -> None:
         """Sign again what would otherwise end; the commons calls this well within a timestamp's life.

@@ -28,6 +28,7 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]
 )
 from tuf.api.serialization import DeserializationError
 
+from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import one_line
 from interlock.base.files import BadState, read_bounded, replace
 from interlock.base.keys import BadKey
@@ -121,6 +122,10 @@ class Repository:
         md = Metadata(signed)
         md.sign(signer)
         self._write("timestamp", md.to_bytes())
+
+    def timestamp_expires_us(self) -> int:
+        """When the timestamp that clients see now ends, in microseconds. Raises: BadState."""
+        return int(self._read("timestamp", Timestamp).expires.timestamp()) * MICROSECONDS
 
     def renew(self, signers: Mapping[str, RoleSigner], now_us: int) -> None:
         """Sign a new snapshot and timestamp, and each role whose key is here and half of whose time is over."""
