@@ -22,7 +22,7 @@ _LANGUAGES: Final[dict[str, tuple[str, ...]]] = {
     "perl": ("-e", "-E"), "ruby": ("-e",), "node": ("-e", "-p", "--eval", "--print"), "nodejs": ("-e", "-p"),
     "bun": ("-e", "--eval"), "deno": ("eval",), "php": ("-r", "-B", "-E"), "lua": ("-e",), "luajit": ("-e",),
     "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e",), "julia": ("-e",),
-    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",),
+    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",), "jrunscript": ("-e",),
 }  # fmt: skip
 _RUNTIME_VALUED: Final = {
     "python": "WXm",
@@ -125,6 +125,8 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
     walk.emit(Finding("exec.inline"), program)
     walk.env.spend(len(code.text))
     _own_files(walk, code.text, program)
+    if _SOCKETS.search(code.text) and _SHELLS_IN_CODE.search(code.text):
+        walk.emit(Finding("net.reverse_shell", "", "remote"), program)
     for act in scan(code.text):
         args = [Arg(t, glob="*" in t) for t in act.texts]
         if act.kind == "code":
@@ -155,6 +157,15 @@ _OWN_FILES: Final = re.compile(
 _CHANGES: Final = re.compile(
     r"write|unlink|remove|rename|dump\(|['\"][wax]\+?b?['\"]|truncate|rmtree|copy|move"
     r"|symlink|rmSync"
+)
+
+
+_SOCKETS: Final = re.compile(
+    r"[sS]ocket\b|fsockopen|TCPSocket|createServer|net\.connect|/inet/tcp/|/dev/tcp/"
+    r"|stream_socket_client"
+)
+_SHELLS_IN_CODE: Final = re.compile(
+    r"['\"`](?:/usr)?(?:/bin/)?(?:ba|z|da|k)?sh(?:\s+-i[^'\"]{0,40})?['\"`]|io\.popen|pty\.spawn|ProcessBuilder|cmd\.exe"
 )
 
 

@@ -26,6 +26,7 @@ _DOWNLOADERS: Final = frozenset(
         "fetch",
         "aria2c",
         "lynx",
+        "telnet",
         "xh",
         "ftp",
         "w3m",
@@ -134,7 +135,7 @@ def _decoded(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
         net = stdin is not None and stdin.taint == "net"
         return Arg(UNKNOWN, taint="net" if net else "decoded")
     text = _plain(program, stdin.text)
-    return Arg(UNKNOWN, taint="decoded") if text is None else Arg(text, taint=stdin.taint)
+    return Arg(UNKNOWN if text is None else text, taint="decoded")
 
 
 def _plain(program: str, text: str) -> str | None:

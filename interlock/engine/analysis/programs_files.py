@@ -26,7 +26,7 @@ _PROTECTED: Final = tuple(
         ".claude/settings*.json", ".claude/hooks/*", ".claude.json", "managed-settings.json", "managed-settings.d/*",
         ".codex/hooks.json", ".codex/config.toml", ".gemini/settings.json", ".github/hooks/*", ".copilot/hooks/*",
         ".cursor/hooks.json", "interlock.toml", ".config/interlock", ".local/state/interlock", ".interlock",
-        "application support/interlock", "interlock-receipts*", "receipts*.jsonl",
+        "application support/interlock", "interlock-receipts*", "receipts.jsonl",
     )
 )  # fmt: skip
 _NAMED: Final = re.compile(

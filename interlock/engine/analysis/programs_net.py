@@ -189,6 +189,16 @@ def _nc(walk: Walk, call: Call) -> Iterator[Finding]:
             yield Finding("net.upload.secret", host, "remote")
 
 
+def _pipe_out(walk: Walk, call: Call) -> Iterator[Finding]:
+    """telnet, openssl s_client: a shell's output that goes out, or a secret."""
+    connects = call.program != "openssl" or (bool(call.args) and call.args[0].text == "s_client")
+    if connects and call.stdin is not None:
+        if call.stdin.taint == "shell":
+            yield Finding("net.reverse_shell", "", "remote")
+        elif call.stdin.taint == "secret":
+            yield Finding("net.upload.secret", "", "remote")
+
+
 def _socat(walk: Walk, call: Call) -> Iterator[Finding]:
     texts = [a.text.lower() for a in call.args if a.text[:1] != "-"]
     runs = any(t.startswith(("exec:", "system:")) for t in texts)
@@ -319,6 +329,8 @@ NET: Final[dict[str, Program]] = {
     "rsync": _copied,
     "scp": _copied,
     "socat": _socat,
+    "openssl": _pipe_out,
+    "telnet": _pipe_out,
     "wget": _wget,
     "xh": _httpie,
 }

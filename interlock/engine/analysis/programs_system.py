@@ -51,7 +51,7 @@ def _partitions(walk: Walk, call: Call) -> Iterator[Finding]:
 
 
 def _volumes(walk: Walk, call: Call) -> Iterator[Finding]:
-    if not {"--test", "-t", "--help", "-h"} & {a.text for a in call.args}:
+    if not {"--test", "-t", "--help", "-h", "--version", "-V"} & {a.text for a in call.args}:
         yield Finding("disk.format", call.args[-1].text if call.args else "", "device")
 
 
@@ -281,7 +281,7 @@ def _mounted(walk: Walk, source: str) -> Iterator[Finding]:
 SYSTEM: Final[dict[str, Program]] = {
     **dict.fromkeys(("mkfs", "mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs", "blkdiscard"), _formats),
     **dict.fromkeys(("parted", "sgdisk", "sfdisk", "gdisk", "hdparm", "nvme"), _partitions),
-    **dict.fromkeys(("lvremove", "vgremove", "pvremove"), _volumes),
+    **dict.fromkeys(("lvremove", "vgremove", "pvremove", "lvreduce", "nwipe"), _volumes),
     **dict.fromkeys(("zpool", "zfs", "cryptsetup", "diskutil"), _pool),
     **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff"), _power),
     **dict.fromkeys(

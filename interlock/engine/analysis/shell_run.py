@@ -107,6 +107,8 @@ class Walk(Findings):
     def _whole(self, script: Script) -> None:
         self.partial = script.partial
         self.run(script, None)
+        for alias in list(self.aliases.values()):  # a definition only, but what it would run is in the text
+            self.code(Arg(alias), "alias")
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.node(body, None)
@@ -237,8 +239,8 @@ class Walk(Findings):
             if code.text.strip():
                 self.unreadable(code, program)
             return UNKNOWN_ARG
-        if code.taint == "net":
-            self.emit(Finding("net.fetch_exec", "", "remote"), program)
+        if code.taint in ("net", "decoded"):
+            self.unreadable(code, program)
         self.env.spend(len(code.text))
         script = parse_marked(code.text)
         self.partial = self.partial or script.partial
