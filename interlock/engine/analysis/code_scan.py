@@ -17,7 +17,7 @@ __all__ = ["Act", "scan"]
 _TOKEN: Final = re.compile(
     r"""(?P<string>[rbfuRBFU]{0,2}(?:'''(?:[^'\\]|\\.|'(?!''))*'''|\"""(?:[^"\\]|\\.|"(?!""))*\"""|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))"""
     r"|(?P<tick>`(?:[^`\\]|\\.)*`)"
-    r"|(?P<quoted>\b(?:qx|q|qq|%x)\s*(?:\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|/[^/]*/))"
+    r"|(?P<quoted>(?:\b(?:qx|q|qq)|%x)\s*(?:\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|/[^/]*/))"
     r"|(?P<comment>(?<![\w$&])#[^\n]*|//[^\n]*)"
     r"|(?P<name>[A-Za-z_$@][\w$]*(?:(?:\.|::|->)[A-Za-z_][\w]*[!?]?)*)"
     r"|(?P<other>\S)",
@@ -67,11 +67,12 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 _LOOP: Final = re.compile(
     r"\b(?:while\s*\(?\s*(?:1|True|true)|loop\s*(?:do|\{)|for\s*\(\s*;\s*;|fork\s+while\s+fork|for\s+\w+\s+in\s+range)"
 )
+_ALIAS: Final = re.compile(r"\bimport\s+(\w+)\s+as\s+(\w+)")
 _MAX: Final = 64 * 1024
 
 
 class Act(NamedTuple):
-    """One thing the code would do: code (for a shell), argv, delete, delete-tree, write, read, fetched or fork."""
+    """One thing the code would do; `kind` is code, argv, delete, delete-tree, write, read, fetched, hidden or fork."""
 
     kind: str
     texts: tuple[str, ...]
@@ -88,20 +89,20 @@ def scan(code: str) -> Iterator[Act]:
     tokens = [_Token(m.lastgroup or "other", m.group()) for m in _TOKEN.finditer(code) if m.lastgroup != "comment"]
     if _LOOP.search(code) and any(t.kind == "name" and t.text.rpartition(".")[2] == "fork" for t in tokens):
         yield Act("fork", ())
-    if _fetches(tokens):
-        yield Act("fetched", ())
+    yield from _unseen(tokens)
     names = _literals(tokens)
+    aliases = {b: a for a, b in _ALIAS.findall(code)}
     for k, token in enumerate(tokens):
         if token.kind == "name":
-            yield from _call(tokens, k, names)
+            yield from _call(tokens, k, names, aliases)
         elif token.kind == "tick":
             yield Act("code", (token.text[1:-1],))
         elif token.kind == "quoted" and token.text[:2] in ("qx", "%x"):
             yield Act("code", (re.sub(r"^(?:qx|%x)\s*", "", token.text)[1:-1],))
 
 
-def _fetches(tokens: list[_Token]) -> bool:
-    """Whether the code runs (exec, eval) what it downloads."""
+def _unseen(tokens: list[_Token]) -> Iterator[Act]:
+    """Whether the code runs (exec, eval) what it downloads or decodes."""
     called = {
         re.split(r"\.|::|->", a.text)[-1] for a, b in itertools.pairwise(tokens) if a.kind == "name" and b.text == "("
     }
@@ -109,7 +110,20 @@ def _fetches(tokens: list[_Token]) -> bool:
     downloads = called & {"urlopen", "urlretrieve", "file_get_contents"} or any(
         n.startswith(("requests.get", "httpx.get", "fetch", "Net::HTTP", "LWP")) for n in whole
     )
-    return bool(downloads) and bool(called & {"exec", "eval", "instance_eval", "Function"})
+    if called & {"exec", "eval", "instance_eval", "Function"}:
+        if downloads:
+            yield Act("fetched", ())
+        if called & {
+            "b64decode",
+            "a85decode",
+            "unhexlify",
+            "fromhex",
+            "decompress",
+            "atob",
+            "base64_decode",
+            "decode64",
+        }:
+            yield Act("hidden", ())
 
 
 def _literals(tokens: list[_Token]) -> dict[str, str]:
@@ -128,10 +142,11 @@ def _value(literal: str) -> str:
     return text if "\\" not in text else _ESCAPE.sub(lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
 
 
-def _call(tokens: list[_Token], k: int, names: dict[str, str]) -> Iterator[Act]:
+def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str, str]) -> Iterator[Act]:
     """The act of a call that starts at token `k`, if it is a call of a known function with literal arguments."""
     function = tokens[k].text
     last = re.split(r"\.|::|->", function)[-1].rstrip("!?")
+    last = aliases.get(last, last)
     if last not in _RUNS and last not in _DELETES and last not in _WRITES and last not in _OPENS:
         return
     strings, flags = _arguments(tokens, k + 1, names)

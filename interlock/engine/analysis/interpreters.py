@@ -51,7 +51,7 @@ def _shell(walk: Walk, call: Call) -> Arg | None:
         from_stdin = from_stdin or "s" in text[1:]
         k += text[-1] in ("o", "O")
     if wants_code:
-        return _with_positional(walk, call, args[k], args[k + 2 :]) if k < len(args) else None
+        return _with_positional(walk, call, args[k], args[k + 1 :]) if k < len(args) else None
     if k < len(args) and not from_stdin:
         return _script(walk, call, args[k], args[k + 1 :])
     if call.stdin is None:
@@ -61,10 +61,13 @@ def _shell(walk: Walk, call: Call) -> Arg | None:
 
 
 def _with_positional(walk: Walk, call: Call, code: Arg, rest: tuple[Arg, ...]) -> Arg:
-    saved, walk.env.positional = walk.env.positional, rest
-    stdin = call.stdin
-    out = walk.code(code, call.program, stdin)
-    walk.env.positional = saved
+    """Run code with `$0`, `$1` ... set; the first of `rest` is `$0`."""
+    saved, values = walk.env.positional, walk.env.values
+    walk.env.positional = rest[1:]
+    if rest:
+        walk.env.values = {**values, "0": (rest[0],)}
+    out = walk.code(code, call.program, call.stdin)
+    walk.env.positional, walk.env.values = saved, values
     return out
 
 
@@ -75,7 +78,7 @@ def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | N
     if SELF in path.text and (walk.parallel or walk.looping):
         walk.emit(Finding("exec.fork_bomb", "$0"), call.program)
     if content is not None:
-        return _with_positional(walk, call, content, rest)
+        return _with_positional(walk, call, content, (path, *rest))
     if path.taint in ("net", "decoded"):
         walk.unreadable(path, call.program)
     return UNKNOWN_ARG
@@ -145,6 +148,8 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
             walk.read(args[0], program)
         elif act.kind == "fetched":
             walk.emit(Finding("net.fetch_exec", "", "remote"), program)
+        elif act.kind == "hidden":
+            walk.emit(Finding("exec.obfuscated"), program)
         else:
             walk.emit(Finding("exec.fork_bomb", program), program)
 
@@ -209,6 +214,12 @@ def _sed(walk: Walk, call: Call) -> Arg | None:
     for script in scripts:
         for m in re.finditer(r"(?:^|[;\n{}])\s*(?:[\d$,~+!]|/(?:[^/\\\n]|\\.)*/)*\s*e\s+([^\n]+)", script):
             walk.code(Arg(m.group(1)), "sed")
+        for m in re.finditer(
+            r"(?:^|[;\n{}])[\d$,]*\s*s([/|#,:@])(?:[^\\\n]|\\.){0,500}?\1((?:[^\\\n]"
+            r"|\\.){0,500}?)\1[gpIM0-9]*e",
+            script,
+        ):
+            walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(2))), "sed")
         for m in re.finditer(r"(?:^|[;\n{}/])\s*[\d$,]*w\s+(/\S+)", script):
             walk.written(Arg(m.group(1)), "sed")
     return None

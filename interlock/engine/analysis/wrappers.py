@@ -173,12 +173,16 @@ def _wrapped(walk: Walk, call: Call) -> Arg | None:
             code = opts.values[option]
             if option in ("-S", "--split-string") and call.program == "env":
                 code = code._replace(text=" ".join([code.text, *(a.text for a in opts.operands)]))
+            if call.program == "start-stop-daemon":
+                return walk.execute([code, *opts.operands], call.stdin, functions=False)
             return walk.code(code, call.program, call.stdin)
     rest = list(opts.operands[spec.skip :])
     while spec.assigns and rest and re.match(r"[A-Za-z_]\w*=", rest[0].text):
         _assign(walk, rest.pop(0))
     if rest and rest[0].text == "--":
         rest.pop(0)
+    if len(rest) > 1 and rest[0].text in spec.code:
+        return walk.code(rest[1], call.program, call.stdin)
     _own_finding(walk, call, spec, opts, rest)
     if not rest or spec.words == ("",):
         return None
@@ -231,7 +235,7 @@ def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
     if stdin is None or not stdin.text.strip():
         return [Arg(UNKNOWN, taint=stdin.taint if stdin is not None else "")]
     pieces = stdin.text.split(delimiter.text) if delimiter is not None and delimiter.text else stdin.text.split()
-    return [Arg(p.strip("\n"), taint=stdin.taint) for p in pieces[:64]]
+    return [Arg(p.strip("\n"), taint=stdin.taint) for p in pieces[:64] if p.strip("\n")]
 
 
 def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
@@ -243,8 +247,10 @@ def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
         if arg.text == mark:
             found.extend(items)
         elif mark in arg.text:
-            item = items[0] if len(items) == 1 else Arg(UNKNOWN, taint=items[0].taint)
-            found.append(arg._replace(text=arg.text.replace(mark, item.text), taint=arg.taint or item.taint))
+            all_items = " ".join(item.text for item in items)
+            found.append(
+                arg._replace(text=arg.text.replace(mark, all_items)[:65536], taint=arg.taint or items[0].taint)
+            )
         else:
             found.append(arg)
     return found
@@ -261,7 +267,7 @@ def _parallel(walk: Walk, call: Call) -> Arg | None:
     cut = next((k for k, t in enumerate(texts) if t in (":::", "::::", ":::+")), len(texts))
     command, items = list(opts.operands[:cut]), list(opts.operands[cut + 1 :])
     if not items:
-        items = _items(call.stdin)
+        items = _items(call.stdin, Arg("\n"))
     if not command:
         for item in items:
             walk.code(item, "parallel")
