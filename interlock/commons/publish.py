@@ -9,7 +9,8 @@
 
     HOME/public/  served   HOME/keys/ROLE.key  0600   HOME/journal.json  the publish under way   HOME/lock
 
-All that a step needs, the time included, stands in the journal, so a step that is taken again gives the same bytes.
+All that a step needs, the time included, stands in the journal, so a step that is taken again gives the same bytes;
+the versions that step 4 builds on are those that clients see when it begins.
 Nothing is begun for a pack that does not parse, whose own examples fail, or whose version is not newer.
 """
 
@@ -159,12 +160,13 @@ class Publisher:
     def renew(self) -> None:
         """Sign again what would otherwise end; the commons calls this well within a timestamp's life.
 
-        Raises: UnfinishedPublish, BadKey.
+        A publish that waits for the log does not hold this up; one that has begun to write is finished first.
+        Raises: BadKey, BadState, NotWritable.
         """
         with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
-            if journal is not None and journal.step != "done":
-                raise UnfinishedPublish("is not finished", where=journal.path, fix="resume it first")
+            if journal is not None and journal.step in ("targets", "snapshot"):
+                self._finish(journal, None)
             present = tuple(r for r in (*TOP_ROLES, *DELEGATIONS) if (self._home / "keys" / f"{r}.key").exists())
             self._repository.renew(load_keys(self._home / "keys", present), self._clock.now_us())
 
@@ -198,6 +200,8 @@ class Publisher:
             )
 
     def _finish(self, journal: Journal, signer: RoleSigner | None) -> Published:
+        if journal.step in ("begun", "logged"):  # nothing is written yet, and the commons may have renewed meanwhile
+            journal = replace(journal, base=self._repository.versions())
         now_us, version = journal.entry.at, journal.base["snapshot"] + 1
         if journal.step == "begun":
             proof = self._append(journal.entry.data)

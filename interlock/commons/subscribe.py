@@ -125,8 +125,9 @@ class Subscriber:
             replace(store_file(self._home, row.sha256), pack.data)
         changed = tuple(row for row, _ in fresh)
         if changed:
-            live = live.with_rows(changed)
+            before, live = live, live.with_rows(changed)
             write_live(self._home, live)
+            self._prune(before, live)
         return Update(
             rows=tuple(live.rows.values()),
             changed=changed,
@@ -182,6 +183,13 @@ class Subscriber:
         base, grants = base_rules(), read_grants(self._home)
         for row, pack in fresh:
             resolve(base, [Subscribed(pack, row.ring, row.log_index)], grants)
+
+    def _prune(self, *kept: Live) -> None:
+        """Drop what neither these nor a guard that is just loading needs."""
+        named = {row.sha256 for live in kept for row in live.rows.values()}
+        for path in (self._home / "store").iterdir():
+            if path.suffix == ".json" and path.stem not in named:
+                path.unlink(missing_ok=True)
 
     def _edit(self, change: Callable[[list[tuple[str, str]]], list[tuple[str, str]]]) -> None:
         with file_lock(self._home / "lock", wait=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,11 +149,49 @@ def test_an_unfinished_publish_holds_the_next_one_up(commons: World, monkeypatch
         commons.publisher.publish(pack(), "stable")
     with pytest.raises(UnfinishedPublish):
         commons.publisher.publish(pack(name="other"), "stable")
-    with pytest.raises(UnfinishedPublish):
-        commons.publisher.renew()
     monkeypatch.setattr(commons.publisher, "_append", append)
     commons.publisher.abandon()
     assert commons.publisher.publish(pack(name="other"), "stable").log_index == 0
+
+
+@pytest.mark.parametrize("method", ["_append", "_write_targets"])
+def test_a_publish_that_has_written_nothing_does_not_hold_renewal_up(
+    commons: World, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise InterlockError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commons.publisher, method, fail)
+        with pytest.raises(InterlockError, match="away"):
+            commons.publisher.publish(pack(), "stable")
+    commons.clock.advance(6 * 3600)
+    commons.publisher.renew()
+    done = commons.publisher.resume()
+    assert done is not None
+    assert (done.snapshot_version, done.timestamp_version) == (3, 3)
+    node = commons.member("node")
+    node.subscribe("team", "stable")
+    assert node.update().rows[0].version == 1
+
+
+@pytest.mark.parametrize("method", ["snapshot", "timestamp"])
+def test_renewal_finishes_a_publish_that_has_begun_to_write(
+    commons: World, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise InterlockError("disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Repository, method, fail)
+        with pytest.raises(InterlockError, match="disk is full"):
+            commons.publisher.publish(pack(), "stable")
+    commons.publisher.renew()
+    assert commons.publisher._repository.versions()["stable"] == 2
+    assert commons.publisher._repository.versions()["timestamp"] == 3
+    done = commons.publisher.resume()
+    assert done is not None
+    assert done.timestamp_version == 2
 
 
 def test_what_the_log_has_cannot_be_abandoned(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,9 +245,15 @@ def test_an_unknown_ring_is_the_caller_s_mistake(commons: World) -> None:
         commons.publisher.publish(pack(), "gold")
 
 
-def test_two_publishers_of_one_commons_exclude_each_other(commons: World) -> None:
-    with file_lock(commons.home / "commons" / "lock"), pytest.raises(InterlockError, match="another process"):
-        commons.publisher.publish(pack(), "stable")
+def test_two_publishers_of_one_commons_wait_for_each_other(commons: World) -> None:
+    done: list[Published] = []
+    second = threading.Thread(target=lambda: done.append(commons.publisher.publish(pack(), "stable")), daemon=True)
+    with file_lock(commons.home / "commons" / "lock"):
+        second.start()
+        second.join(0.05)
+        assert commons.log.calls == []
+    second.join(10)
+    assert [d.log_index for d in done] == [0]
 
 
 def test_online_keys_are_files_that_only_their_owner_reads(commons: World) -> None:

@@ -82,6 +82,16 @@ def test_a_new_version_replaces_the_old_one(commons: World) -> None:
     assert {"team.zap", "team.fry"} <= {r.id for r in policy.rules}
 
 
+def test_the_store_keeps_what_is_in_force_and_what_was_just_before(commons: World) -> None:
+    node = commons.member("node")
+    node.subscribe("team", "stable")
+    for version in (1, 2, 3):
+        commons.publisher.publish(pack(version), "stable")
+        node.update()
+    kept = {p.stem for p in (commons.home / "node" / "store").iterdir()}
+    assert kept == {pack(2).digest, pack(3).digest}
+
+
 def test_a_community_block_asks_until_it_is_granted_and_then_blocks(commons: World) -> None:
     commons.publisher.publish(pack(), "stable")
     node, home = commons.member("node"), commons.home / "node"
