@@ -127,14 +127,25 @@ class View:
         return files
 
     def listed(self) -> dict[str, TargetFile]:
-        """Every target that a loaded role names, by path; after `metadata`, that is every target."""
-        trusted = self._updater._trusted_set
+        """Every target that a client can find, by path; what a role names outside its own paths is not among them.
+
+        Raises: MetadataRefused, for a path that leads out of where it is put; and as `target`.
+        """
         found: dict[str, TargetFile] = {}
-        for role in ("targets", *DELEGATIONS):
-            signed = trusted.get(role)
-            if isinstance(signed, Targets):
-                found.update(signed.targets)
+        with _translated("targets"):
+            for path in self._named():
+                if any(part in ("", ".", "..") or not part.isprintable() for part in path.split("/")):
+                    raise MetadataRefused("is no path for a target", where=path, fix="tell the commons")
+                info = self._updater.get_targetinfo(path)
+                if info is not None:
+                    found[path] = info
         return found
+
+    def _named(self) -> list[str]:
+        """Every path that any role names."""
+        trusted = self._updater._trusted_set
+        roles = [trusted.get(role) for role in ("targets", *DELEGATIONS)]
+        return sorted({path for signed in roles if isinstance(signed, Targets) for path in signed.targets})
 
     def _download(self, info: TargetFile) -> bytes:
         with tempfile.TemporaryDirectory(dir=self._dir) as staging:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tuf.api.metadata import TargetFile, Targets  # type: ignore[attr-defined]
 
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
@@ -438,6 +439,37 @@ def test_a_mirror_refuses_tiles_that_do_not_lead_to_the_checkpoint(member: Membe
         member.mirror.copy()
     bundle.write_bytes(data)
     assert member.mirror.copy().tree_size == 2
+
+
+def _name_a_target(commons: World, role: str, path: str) -> None:
+    """With a stolen key, let a role name a path of the thief's choice."""
+    repository = Repository(commons.public)
+    keys = load_keys(commons.home / "commons" / "keys", (role, "snapshot", "timestamp"))
+    base, now = repository.versions(), commons.clock.now_us()
+    signed = repository._read(f"{base[role]}.{role}", Targets)
+    signed.targets[path] = TargetFile.from_data(path, b"evil", ["sha256"])
+    signed.version += 1
+    repository._sign(role, signed, keys[role])
+    repository.snapshot(base["snapshot"] + 1, {role: signed.version}, keys["snapshot"], now)
+    repository.timestamp(base["timestamp"] + 1, base["snapshot"] + 1, keys["timestamp"], now)
+
+
+@pytest.mark.parametrize("path", ["../../evil", "/etc/evil", "a//b", "a/./b", "a/\x00", ".."])
+def test_a_target_whose_path_leads_out_of_the_mirror_is_refused(member: Member, path: str) -> None:
+    _name_a_target(member.commons, "targets", path)
+    before = _digests(member.commons.home)
+    with pytest.raises(MetadataRefused, match="no path for a target"):
+        member.mirror.copy()
+    written = {name for name, digest in _digests(member.commons.home).items() if before.get(name) != digest}
+    assert all(name.startswith("mirror/tuf/") for name in written)
+
+
+def test_a_target_outside_its_role_s_paths_is_not_copied_and_holds_nothing_up(member: Member) -> None:
+    _name_a_target(member.commons, "stable", "channels/beta.json")
+    member.commons.publisher.publish(pack(2), "stable")
+    member.mirror.copy()
+    assert not list((member.mirror.public / "targets" / "channels").glob("*beta*"))
+    assert member.accepts(DirectoryFetcher(member.mirror.public)) == 2
 
 
 def test_a_mirror_refuses_a_forked_log(member: Member, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def test_the_built_in_pack_acts_in_full_without_a_grant_and_names_its_place_in_t
 def test_an_indicator_asks_a_fresh_node_and_blocks_after_the_grant(commons: World, node: Path) -> None:
     host = host_indicator("evil.example.com")
     call = {"url": "https://evil.example.com/x", "prompt": "read it"}
-    reviewer = RoleSigner(read_key(commons.home / "commons" / "keys" / "reviewed.key"))
+    key_file = commons.home / "commons" / "keys" / "reviewed.key"
+    reviewer = RoleSigner(read_key(key_file))
+    key_file.unlink()  # the reviewer keeps it elsewhere
     made = indicator_pack("indicator-hosts", 1, [host], authors=["A reviewer"], organisations=3)
     commons.publisher.publish(made, "stable", signer=reviewer)
     subscriber = commons.member("node")
