@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, one_line
 from interlock.engine.policy.document import BadPolicy, RuleDoc, rule_docs
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Kind",
     "Pack",
     "build_pack",
+    "known_name",
     "pack_from_policy",
     "parse_pack",
     "sha256_hex",
@@ -76,6 +77,13 @@ class Pack:
 def sha256_hex(data: bytes) -> str:
     """The hex SHA-256 by which packs, proofs and roots are named."""
     return hashlib.sha256(data).hexdigest()
+
+
+def known_name(name: str) -> str:
+    """The name itself, if a pack can have it. Raises: BadPack."""
+    if not _NAME.fullmatch(name):
+        raise BadPack("name is not of a-z, 0-9 and '-', 1 to 63 long", where=one_line(name, 80))
+    return name
 
 
 def build_pack(

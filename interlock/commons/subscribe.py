@@ -34,7 +34,7 @@ from interlock.commons.live import (
     write_subscriptions,
 )
 from interlock.commons.logged import LogFetcher, Logged, demand_logged
-from interlock.commons.pack import MAX_PACK, Pack, parse_pack, sha256_hex
+from interlock.commons.pack import MAX_PACK, Pack, known_name, parse_pack, sha256_hex
 from interlock.commons.pins import read_pins
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
@@ -71,9 +71,10 @@ class Subscriber:
         self._log = LogView(home / "log", self._pins.policy, clock, evidence=home / "evidence")
 
     def subscribe(self, pack: str, ring: str) -> None:
-        """Follow a pack in a ring, from the next update on. Raises: ValueError, for no ring; NotWritable."""
+        """Follow a pack in a ring, from the next update on. Raises: BadPack; ValueError, for no ring; NotWritable."""
         known_ring(ring)
-        self._edit(lambda pairs: [*pairs, (pack, ring)])
+        pair = (known_name(pack), ring)
+        self._edit(lambda pairs: [*pairs, pair])
 
     def unsubscribe(self, pack: str, ring: str) -> None:
         """Follow it no more, and take it out of force. Raises: NotWritable."""

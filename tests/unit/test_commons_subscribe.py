@@ -165,6 +165,16 @@ def test_a_pack_that_the_ring_does_not_have_is_said(commons: World) -> None:
     assert status(commons.home / "node")["trouble"] == read_status(commons.home / "node")["trouble"]
 
 
+@pytest.mark.parametrize("name", ["", "Team", "../team", "a b", "team\n"])
+def test_what_cannot_be_a_pack_s_name_is_not_followed(commons: World, name: str) -> None:
+    node = commons.member("node")
+    with pytest.raises(BadPack, match="name is not"):
+        node.subscribe(name, "stable")
+    with pytest.raises(ValueError, match="not a ring"):
+        node.subscribe("team", "gold")
+    assert not (commons.home / "node" / "subscriptions.json").exists()
+
+
 def test_a_bad_subscription_holds_up_the_others_but_takes_nothing_out_of_force(commons: World) -> None:
     commons.publisher.publish(pack(), "stable")
     node, home = commons.member("node"), commons.home / "node"
