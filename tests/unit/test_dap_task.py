@@ -181,7 +181,7 @@ def test_a_damaged_key_file_is_refused() -> None:
 
 
 def test_a_folder_of_tasks_is_a_live_mapping(tmp_path: Path) -> None:
-    tasks = TaskDirectory(tmp_path / "tasks")
+    tasks = TaskDirectory(tmp_path / "tasks", demo=True)
     assert (len(tasks), tasks.get(b"x" * 32)) == (0, None)
     tasks.add(held())
     assert dict(tasks) == {held().task.task_id: held()}
@@ -281,3 +281,11 @@ def test_an_older_store_is_copied_and_brought_forward_in_one_go(tmp_path: Path) 
     assert (tmp_path / "dap.db.v1").exists()
     with pytest.raises(NewerFormat):
         SqliteHelperStorage(path)
+
+
+def test_a_folder_serves_a_task_with_the_floor_of_a_demo_only_when_told_so(tmp_path: Path) -> None:
+    TaskDirectory(tmp_path / "tasks").add(held())
+    assert held().task.demo
+    with pytest.raises(TaskRefused, match="--demo"):
+        TaskDirectory(tmp_path / "tasks")[held().task.task_id]
+    assert TaskDirectory(tmp_path / "tasks", demo=True)[held().task.task_id] == held()
