@@ -43,7 +43,7 @@ def test_every_command_of_the_readme_is_there() -> None:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, (name, done.stderr)
+        assert done.returncode == 0, (command, done.stderr)
 
 
 def test_every_file_that_the_readme_links_to_is_there() -> None:
