@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
+from interlock.interceptors.hooks.entry import GUARD_KEYS
 
 __all__ = ["MeshConfig", "ReportConfig", "ServeConfig", "mesh_config", "report_config", "serve_config", "settings_of"]
 
 _MESH: Final = {"home": str, "organisation": str, "commons": str, "poll_seconds": int}
 _REPORT: Final = {"task": str, "token": str}
 _SERVE: Final = {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": int}
-_GUARD: Final = {"policy": str, "receipts": str, "deadline_ms": int}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def settings_of(explicit: str | None) -> Settings:
     Raises: BadConfig.
     """
     settings = read_settings(config_file(explicit))
-    for name, known in (("guard", _GUARD), ("mesh", _MESH), ("report", _REPORT), ("serve", _SERVE)):
+    for name, known in (("guard", GUARD_KEYS), ("mesh", _MESH), ("report", _REPORT), ("serve", _SERVE)):
         settings.section(name, known)
     return settings
 
@@ -80,7 +80,7 @@ def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
     """Raises: BadConfig."""
     values = settings.section("mesh", _MESH)
     named = home or _text(values, "home")
-    place = (_path(settings, named) if home is None else Path(named)) if named else state_dir() / "mesh"
+    place = (settings.beside(named) if home is None else Path(named)) if named else state_dir() / "mesh"
     return MeshConfig(
         place, _text(values, "organisation"), _text(values, "commons"), _seconds(settings, values, MeshConfig.poll_s)
     )
@@ -93,7 +93,7 @@ def report_config(settings: Settings) -> ReportConfig | None:
         return None
     if set(values) != set(_REPORT):
         raise BadConfig("needs both task and token", where=f"{settings.path}: [report]")
-    return ReportConfig(_path(settings, _text(values, "task")), _path(settings, _text(values, "token")))
+    return ReportConfig(settings.beside(_text(values, "task")), settings.beside(_text(values, "token")))
 
 
 def serve_config(settings: Settings, directory: str | None = None, *, demo: bool = False) -> ServeConfig:
@@ -103,7 +103,7 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
     if directory is None and not named:
         raise BadConfig("is not set", where="[serve] dir", fix="give --dir DIR, or --config with a [serve] section")
     return ServeConfig(
-        Path(directory) if directory is not None else _path(settings, named),
+        Path(directory) if directory is not None else settings.beside(named),
         _text(values, "name"),
         _text(values, "upstream"),
         _text(values, "log_url"),
@@ -122,8 +122,3 @@ def _seconds(settings: Settings, values: dict[str, object], default: int) -> int
     if not isinstance(value, int) or value < 1:
         raise BadConfig("has to be at least 1", where=f"{settings.path}: poll_seconds")
     return value
-
-
-def _path(settings: Settings, text: str) -> Path:
-    path = Path(text).expanduser()
-    return path if settings.path is None else settings.path.parent / path

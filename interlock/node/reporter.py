@@ -17,10 +17,9 @@ from interlock.base.files import read_bounded
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
 from interlock.node.config import MeshConfig, ReportConfig
+from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import report
-from interlock.node.roles.aggregate import HttpExchange
 from interlock.node.storage.node import NodeStore, open_store
-from interlock.node.wiring import secret_in, vdaf_of
 
 __all__ = ["Reporter", "read_task", "reporter_of"]
 

@@ -6,13 +6,11 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
-from interlock.base.errors import BadInput
 from interlock.base.fetch import HttpFetcher, HttpPoster
 from interlock.base.files import BadState, private_dir, read_bounded
 from interlock.base.settings import BadConfig
@@ -23,9 +21,8 @@ from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.shares import KeyRing
-from interlock.dap.task import Task
-from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
 from interlock.node.config import ServeConfig
+from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import aggregate, commons, log, mirror, witness
 from interlock.node.setup import LOG_POLICY, make_hpke_key, read_hashes, read_signer, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
@@ -39,7 +36,7 @@ from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 from interlock.transparency.witness import Witness
 
-__all__ = ["ROLES", "publisher_of", "role_app", "secret_in", "vdaf_of"]
+__all__ = ["ROLES", "publisher_of", "role_app"]
 
 _LIMIT: Final = 1 << 20
 
@@ -52,11 +49,6 @@ def role_app(role: str, config: ServeConfig, clock: Clock) -> contextlib.Abstrac
     if not config.directory.is_dir():
         raise BadState("is not there", where=str(config.directory), fix="make it with interlock mesh setup")
     return ROLES[role](config, clock)
-
-
-def vdaf_of(task: Task) -> Prio3:
-    """The VDAF of a task, from its configuration's exact bytes. Raises: VdafError."""
-    return prio3_of_config(task.config.vdaf_type, task.config.vdaf_configuration)
 
 
 def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
@@ -119,7 +111,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteLeaderStorage(place / "leader.sqlite")
-    exchange = aggregate.HttpExchange(secret_in(place / "helper-token"))
+    exchange = HttpExchange(secret_in(place / "helper-token"))
     driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange)
     with contextlib.ExitStack() as stack:
         stack.callback(storage.close)
@@ -167,14 +159,3 @@ def _policy(config: ServeConfig) -> TlogPolicy:
     if not path.exists():
         raise BadState("is missing", where=str(path), fix="write the log, its witnesses and the quorum into it")
     return parse_policy(read_bounded(path, _LIMIT))
-
-
-def secret_in(path: Path) -> str:
-    """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
-    data = read_bounded(path, _LIMIT)
-    if path.stat().st_mode & 0o077:
-        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    text = data.decode("ascii", "replace").strip()
-    if not text.isalnum():
-        raise BadInput("holds no token", where=str(path))
-    return text

@@ -28,7 +28,7 @@ from interlock.dap.messages import Interval
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key
-from interlock.node.roles.aggregate import HttpExchange
+from interlock.node.parties import HttpExchange
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.database import Database
 from tests.sim.dap_process import TOKEN

@@ -20,8 +20,8 @@ from interlock.dap.jobs import CollectionJobReq
 from interlock.dap.messages import HpkeConfigList, Interval, media_type
 from interlock.dap.problems import ProblemType, problem_type, to_b64url
 from interlock.dap.transport import Reply
+from interlock.node.parties import HttpExchange
 from interlock.node.roles import aggregate
-from interlock.node.roles.aggregate import HttpExchange
 from tests.unit.dap_http import TOKENS, Deployment
 from tests.unit.dap_world import VDAF, bits
 

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from interlock._install import install
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, InterlockError, one_line
-from interlock.base.files import BadState, read_bounded
+from interlock.base.files import BadState, os_reason, read_bounded
 from interlock.engine.ambient import installed
 from interlock.engine.policy.builtins import PREFIX, builtin, read_policy_file
 from interlock.engine.policy.check import check_document
@@ -186,7 +186,7 @@ def _text(path: Path) -> str | None:
     except UnicodeDecodeError:
         raise BadState("is not UTF-8", where=str(path)) from None
     except OSError as e:
-        raise BadState(f"cannot be read ({e.strerror})", where=str(path)) from None
+        raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
 
 
 def _entry(path: Path, event: str, hook: dict[str, object]) -> Row:
@@ -259,5 +259,5 @@ def _run(words: list[str], stdin: bytes, seconds: float) -> _Done:
     except subprocess.TimeoutExpired:
         return _Done(-1, err=f"no answer within {seconds:g} seconds".encode())
     except OSError as e:
-        return _Done(-1, err=str(e.strerror).encode())
+        return _Done(-1, err=os_reason(e).encode())
     return _Done(done.returncode, done.stdout, done.stderr)

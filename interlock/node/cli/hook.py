@@ -21,7 +21,7 @@ from typing import Final
 
 import interlock.__main__ as console
 from interlock.base.errors import EXIT_OK, EXIT_USAGE, BadInput
-from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, os_reason, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.settings import state_dir
 from interlock.interceptors.hooks import claude_code, settings
 
@@ -102,7 +102,7 @@ def _opened(path: Path) -> _File:
             return _File(real, None, 0o600)
         mode = real.stat().st_mode
     except (OSError, RuntimeError) as e:  # RuntimeError: a loop of links, up to Python 3.12
-        reason = e.strerror if isinstance(e, OSError) else "a loop of symbolic links"
+        reason = os_reason(e) if isinstance(e, OSError) else "a loop of symbolic links"
         raise BadInput(f"cannot be read ({reason})", where=str(path)) from None
     if not stat.S_ISREG(mode):
         raise BadInput("is not a file", where=str(path))
@@ -174,7 +174,7 @@ def _make_parent(path: Path) -> None:
     except FileExistsError:
         raise
     except OSError as e:
-        raise BadInput(f"cannot be made ({e.strerror})", where=str(path.parent)) from None
+        raise BadInput(f"cannot be made ({os_reason(e)})", where=str(path.parent)) from None
 
 
 def _uninstalled(file: _File, after: bytes | None) -> None:

@@ -38,9 +38,8 @@ from interlock.engine.policy.document import parse_document
 from interlock.engine.sinks import verify_file
 from interlock.node.demo.cast import CommandFailed
 from interlock.node.demo.stage import DEMO_FLOOR, MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
-from interlock.node.roles.aggregate import HttpExchange
+from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.setup import LOG_POLICY
-from interlock.node.wiring import secret_in, vdaf_of
 
 __all__ = ["FOURTH", "PACK", "Acts", "Evidence", "builtin_pack"]
 

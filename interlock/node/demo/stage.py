@@ -22,6 +22,7 @@ from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
 from interlock.dap.vdaf.prio3 import Prio3
 from interlock.node.config import ServeConfig
 from interlock.node.demo.cast import Address, Cast
+from interlock.node.parties import secret_in
 from interlock.node.setup import (
     LOG_POLICY,
     Root,
@@ -34,7 +35,7 @@ from interlock.node.setup import (
     put_task,
     write_settings,
 )
-from interlock.node.wiring import publisher_of, secret_in
+from interlock.node.wiring import publisher_of
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit

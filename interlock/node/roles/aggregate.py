@@ -1,4 +1,4 @@
-"""DAP over HTTP: the leader's and the helper's Starlette applications, and the client side of an exchange.
+"""DAP over HTTP: the leader's and the helper's Starlette applications.
 
 Handlers translate: path, token, media type and body in; status, Location and body or problem document out. The work
 is in `dap.leader`, `dap.helper` and `dap.driver`, and runs in threads. Paths are those of draft-ietf-ppm-dap-18,
@@ -21,7 +21,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-import httpx
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -29,17 +28,15 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import TooLarge, Unreachable, http_client
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url, to_b64url
 from interlock.dap.tokens import TokenTable
-from interlock.dap.transport import REPLY_LIMIT, Reply
 from interlock.node.http import BodyTooLarge, body_of
 
-__all__ = ["BODY_LIMIT", "HttpExchange", "helper_app", "leader_app"]
+__all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
 
 BODY_LIMIT: Final = 64 << 20  # bytes of a request
 HPKE_CACHE_S: Final = 3600  # keys change rarely; a ring keeps the old ones for twice this long
@@ -153,44 +150,6 @@ def helper_app(
         _route(shares + "/{id}", look_at_share, "GET", "DELETE"),
     ]
     return _application(routes, prefix, lifespan)
-
-
-class HttpExchange:
-    """Fills dap.transport.Exchange over HTTP, with a bearer token where there is one."""
-
-    def __init__(self, token: str = "", client: httpx.Client | None = None, *, limit: int = REPLY_LIMIT) -> None:
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._client = client or http_client()
-        self._limit = limit
-
-    def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
-        headers = {**self._headers, **({"content-type": media_type} if media_type else {})}
-        try:
-            with self._client.stream(method, url, headers=headers, content=body) as response:
-                return self._reply(response, url)
-        except (httpx.HTTPError, httpx.InvalidURL) as e:
-            raise Unreachable(
-                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
-            ) from None
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _reply(self, response: httpx.Response, url: str) -> Reply:
-        body = b""
-        for part in response.iter_bytes():
-            body += part
-            if len(body) > self._limit:
-                raise TooLarge(f"is larger than {self._limit} bytes", where=url)
-        headers = response.headers
-        wait = headers.get("retry-after", "")
-        return Reply(
-            response.status_code,
-            headers.get("content-type", ""),
-            body,
-            headers.get("location", ""),
-            int(wait) if wait.isascii() and wait.isdigit() else 0,
-        )
 
 
 async def _drive(driver: Driver, kick: asyncio.Event, stopping: asyncio.Event, every_s: float) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
-from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, private_dir, read_bounded, replace, seen_state, stamped, unstamped
 from interlock.commons.consent import Consent, read_consents
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.tally import Tally
@@ -86,7 +86,7 @@ class TallyObserver:
 
     def _refresh(self) -> None:
         """Follow the consents: a no stops the count with the next event. A file that cannot be read is a no."""
-        stamp = _stamp(self._home / "consent.json")
+        stamp = seen_state(self._home / "consent.json")
         if stamp != self._stamp:
             self._stamp, self._agreed, self._tallies = None, [], {}
             consents = read_consents(self._home)
@@ -153,11 +153,3 @@ def _read_kept(path: Path) -> KeptCatalog:
     if kept.catalog.task != path.stem:
         raise BadState("holds another task's catalog than its name says", where=str(path))
     return kept
-
-
-def _stamp(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

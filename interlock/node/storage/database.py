@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from interlock.base.files import BadState, NewerFormat, NotWritable
+from interlock.base.files import BadState, NewerFormat, NotWritable, os_reason
 
 __all__ = ["Database", "as_bytes", "as_int", "changed"]
 
@@ -37,7 +37,7 @@ class Database:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             os.chmod(path, 0o600)
         except OSError as e:
-            raise NotWritable(f"cannot be written ({e.strerror})", where=str(path)) from None
+            raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(path)) from None
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             self._set_up()

@@ -1,0 +1,76 @@
+"""What every party to DAP on this machine shares: the way to the others over HTTP, its token, and the VDAF it computes.
+
+It loads no server, so that a member's commands start quickly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from interlock.base.errors import BadInput
+from interlock.base.fetch import TooLarge, Unreachable, http_client
+from interlock.base.files import BadState, read_bounded
+from interlock.dap.task import Task
+from interlock.dap.transport import REPLY_LIMIT, Reply
+from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
+
+__all__ = ["HttpExchange", "secret_in", "vdaf_of"]
+
+_LIMIT: Final = 1 << 16
+
+
+class HttpExchange:
+    """Fills dap.transport.Exchange over HTTP, with a bearer token where there is one."""
+
+    def __init__(self, token: str = "", client: httpx.Client | None = None, *, limit: int = REPLY_LIMIT) -> None:
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._client = client or http_client()
+        self._limit = limit
+
+    def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        headers = {**self._headers, **({"content-type": media_type} if media_type else {})}
+        try:
+            with self._client.stream(method, url, headers=headers, content=body) as response:
+                return self._reply(response, url)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            raise Unreachable(
+                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
+            ) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _reply(self, response: httpx.Response, url: str) -> Reply:
+        body = b""
+        for part in response.iter_bytes():
+            body += part
+            if len(body) > self._limit:
+                raise TooLarge(f"is larger than {self._limit} bytes", where=url)
+        headers = response.headers
+        wait = headers.get("retry-after", "")
+        return Reply(
+            response.status_code,
+            headers.get("content-type", ""),
+            body,
+            headers.get("location", ""),
+            int(wait) if wait.isascii() and wait.isdigit() else 0,
+        )
+
+
+def vdaf_of(task: Task) -> Prio3:
+    """The VDAF of a task, from its configuration's exact bytes. Raises: VdafError."""
+    return prio3_of_config(task.config.vdaf_type, task.config.vdaf_configuration)
+
+
+def secret_in(path: Path) -> str:
+    """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
+    data = read_bounded(path, _LIMIT)
+    if path.stat().st_mode & 0o077:
+        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
+    text = data.decode("ascii", "replace").strip()
+    if not text.isalnum():
+        raise BadInput("holds no token", where=str(path))
+    return text
