@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from interlock.base.files import seen_state
 from interlock.engine import ambient
 from interlock.engine.ambient import Installed, Observer
 from interlock.engine.approvals import Approver
@@ -85,10 +86,7 @@ def _mesh_home() -> Path:
 
     settings = read_settings(config_file())
     home = settings.tables.get("mesh", {}).get("home")
-    if not isinstance(home, str):
-        return state_dir() / "mesh"
-    path = Path(home).expanduser()
-    return path if settings.path is None else settings.path.parent / path  # relative to the file that names it
+    return settings.beside(home) if isinstance(home, str) else state_dir() / "mesh"
 
 
 class _PolicyFile:
@@ -121,12 +119,4 @@ class _PolicyFile:
             self._read = tuple(read)
 
     def fingerprint(self) -> object:
-        return tuple(map(_stat, self._read))
-
-
-def _stat(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+        return tuple(map(seen_state, self._read))

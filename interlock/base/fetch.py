@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import httpx
 
 from interlock.base.errors import InterlockError
+from interlock.base.files import os_reason
 
 __all__ = [
     "DirectoryFetcher",
@@ -82,7 +83,7 @@ class DirectoryFetcher:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise NotFound("is not there", where=str(target)) from None
         except OSError as e:
-            raise Unreachable(f"cannot be read ({e.strerror})", where=str(target)) from None
+            raise Unreachable(f"cannot be read ({os_reason(e)})", where=str(target)) from None
 
 
 class HttpFetcher:

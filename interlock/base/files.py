@@ -29,9 +29,11 @@ __all__ = [
     "NewerFormat",
     "NotWritable",
     "file_lock",
+    "os_reason",
     "private_dir",
     "read_bounded",
     "replace",
+    "seen_state",
     "stamped",
     "sync_dir",
     "unstamped",
@@ -99,7 +101,7 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
         sync_dir(path.parent)
     except OSError as e:
         raise NotWritable(
-            f"cannot be written ({_reason(e)})", where=str(path), fix="check its owner and free space"
+            f"cannot be written ({os_reason(e)})", where=str(path), fix="check its owner and free space"
         ) from None
 
 
@@ -113,7 +115,7 @@ def private_dir(path: Path) -> Path:
         if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(PRIVATE_DIR)
     except OSError as e:
-        raise NotWritable(f"cannot be made a private directory ({_reason(e)})", where=str(path)) from None
+        raise NotWritable(f"cannot be made a private directory ({os_reason(e)})", where=str(path)) from None
     return path
 
 
@@ -126,7 +128,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         with path.open("rb") as f:
             data = f.read(limit + 1)
     except OSError as e:
-        raise BadState(f"cannot be read ({_reason(e)})", where=str(path)) from None
+        raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
     if len(data) > limit:
         raise BadState(f"is larger than {limit} bytes", where=str(path))
     return data
@@ -167,7 +169,7 @@ class AppendFile:
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
         except OSError as e:
-            raise NotWritable(f"cannot be written ({_reason(e)})", where=str(path)) from None
+            raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(path)) from None
 
     def append(self, data: bytes) -> None:
         """Raises: NotWritable; then nothing of `data` counts as written."""
@@ -180,7 +182,7 @@ class AppendFile:
             if self._fsync:
                 os.fsync(self._fd)
         except OSError as e:
-            raise NotWritable(f"cannot be written ({_reason(e)})", where=str(self._path)) from None
+            raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(self._path)) from None
 
     def close(self) -> None:
         os.close(self._fd)
@@ -195,7 +197,7 @@ def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     except OSError as e:
-        raise NotWritable(f"cannot be locked ({_reason(e)})", where=str(path)) from None
+        raise NotWritable(f"cannot be locked ({os_reason(e)})", where=str(path)) from None
     try:
         try:
             if sys.platform != "win32":  # on Windows the guard and the hooks do without; the mesh roles refuse to start
@@ -209,5 +211,15 @@ def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
         os.close(fd)
 
 
-def _reason(e: OSError) -> str:
+def seen_state(path: Path) -> object:
+    """A value that changes when a file does, None where it is missing; cheap enough to ask before each call."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def os_reason(e: OSError) -> str:
+    """What the system said, without the path: for an error that names the place itself."""
     return e.strerror or type(e).__name__

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import InterlockError
+from interlock.base.files import os_reason
 
 __all__ = ["SECTIONS", "BadConfig", "Settings", "config_file", "read_settings", "state_dir"]
 
@@ -55,6 +56,11 @@ class Settings:
                 raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
         return values
 
+    def beside(self, path: str) -> Path:
+        """A path that a setting names: `~` is the user's home, and what is relative starts at the file's folder."""
+        named = Path(path).expanduser()
+        return named if self.path is None else self.path.parent / named
+
 
 def config_file(explicit: str | None = None) -> Path | None:
     """The configuration file to read, or None where there is none and none was asked for."""
@@ -77,7 +83,7 @@ def read_settings(path: Path | None) -> Settings:
         tables = tomllib.loads(data.decode("utf-8"))
     except OSError as e:
         raise BadConfig(
-            f"cannot be read ({e.strerror})", where=str(path), fix="check --config and INTERLOCK_CONFIG"
+            f"cannot be read ({os_reason(e)})", where=str(path), fix="check --config and INTERLOCK_CONFIG"
         ) from None
     except UnicodeDecodeError as e:
         raise BadConfig(f"is not UTF-8 (byte {e.start})", where=str(path)) from None

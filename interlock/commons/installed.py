@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, file_lock, read_bounded, replace
+from interlock.base.files import BadState, file_lock, read_bounded, replace, seen_state
 from interlock.commons.grants import Grant, Grants, dump_grants, parse_grants
 from interlock.commons.live import GRANTS, LIVE, LiveRow, read_live, store_file
 from interlock.commons.pack import MAX_PACK, BadPack, Pack, parse_pack, sha256_hex
@@ -49,7 +49,7 @@ def load(home: Path, pack: str, ring: str) -> Policy:
 
 def fingerprint(home: Path) -> object:
     """A value that changes when the packs in force or the grants do; cheap enough to ask before each call."""
-    return tuple(_stat(home / name) for name in (LIVE, GRANTS))
+    return tuple(seen_state(home / name) for name in (LIVE, GRANTS))
 
 
 def base_rules() -> tuple[RuleDoc, ...]:
@@ -98,11 +98,3 @@ def _stored(home: Path, row: LiveRow) -> Pack:
     if (found.name, found.version) != (row.pack, row.version):
         raise BadState("is another pack than live.json says", where=str(path), fix="run interlock mesh update")
     return found
-
-
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -32,6 +32,7 @@ from interlock.base.files import (
     BadState,
     NotWritable,
     file_lock,
+    os_reason,
     private_dir,
     read_bounded,
     replace,
@@ -227,7 +228,7 @@ def _translated(where: str) -> Iterator[None]:
     except (tuf_errors.DownloadError, tuf_errors.RepositoryError) as e:
         raise _as_ours(e, where) from None
     except OSError as e:
-        raise NotWritable(f"state cannot be kept ({e.strerror or type(e).__name__})", where=where) from None
+        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=where) from None
 
 
 def _as_ours(e: Exception, where: str) -> InterlockError:
@@ -266,7 +267,7 @@ def _commit(directory: Path, generation: int, staging: Path) -> None:
     try:
         staging.rename(target)
     except OSError as e:
-        raise NotWritable(f"state cannot be kept ({e.strerror})", where=str(directory)) from None
+        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=str(directory)) from None
     sync_dir(directory)
     replace(directory / _CURRENT, stamped(_FORMAT, 1, {"generation": generation + 1}))
     for old in directory.glob(f"{_GENERATION}*"):

@@ -21,6 +21,7 @@ from interlock.base.files import (
     BadState,
     NotWritable,
     file_lock,
+    os_reason,
     private_dir,
     read_bounded,
     replace,
@@ -183,7 +184,7 @@ class FileSink:
         except FileNotFoundError:
             return b"", b""
         except OSError as e:
-            raise NotWritable(f"cannot be read ({e.strerror})", where=str(self._path)) from None
+            raise NotWritable(f"cannot be read ({os_reason(e)})", where=str(self._path)) from None
         end = data.rfind(b"\n") + 1
         torn = data[end:]
         ours = torn.startswith(_HEADER_START) or _HEADER_START.startswith(torn) if not end else len(torn) <= MAX_LINE
@@ -195,7 +196,7 @@ class FileSink:
         try:
             os.truncate(self._path, self._path.stat().st_size - size)
         except OSError as e:
-            raise NotWritable(f"cannot be repaired ({e.strerror})", where=str(self._path)) from None
+            raise NotWritable(f"cannot be repaired ({os_reason(e)})", where=str(self._path)) from None
 
     def _write(self, line: bytes) -> None:
         with contextlib.closing(AppendFile(self._path, fsync=self._fsync)) as f:
@@ -220,7 +221,7 @@ def verify_file(
             prev = decode_header(f.readline(MAX_LINE), keys)
             return verify_chain(_read(f), keys, prev, head=head)
     except OSError as e:
-        raise BadState(f"cannot be read ({e.strerror})", where=str(path)) from None
+        raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
 
 
 def _read(f: BinaryIO) -> Iterator[Receipt]:

@@ -25,6 +25,7 @@ from interlock.base.files import (
     BadState,
     NotWritable,
     file_lock,
+    os_reason,
     private_dir,
     read_bounded,
     replace,
@@ -103,7 +104,7 @@ class DirectoryStorage:
                 f.truncate(self._good)
                 os.fsync(f.fileno())
         except OSError as e:
-            raise NotWritable(f"cannot be repaired ({e.strerror})", where=str(self._journal)) from None
+            raise NotWritable(f"cannot be repaired ({os_reason(e)})", where=str(self._journal)) from None
 
     def append(self, entries: Sequence[bytes]) -> None:
         if self._file is None:
@@ -170,4 +171,4 @@ def _sweep(root: Path) -> None:
         try:
             path.unlink()
         except OSError as e:
-            raise BadState(f"cannot be removed ({e.strerror})", where=str(path)) from None
+            raise BadState(f"cannot be removed ({os_reason(e)})", where=str(path)) from None

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Final, NoReturn
 
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
+from interlock.base.settings import BadConfig, config_file, read_settings, state_dir
 from interlock.engine.sinks import FileSink
 from interlock.interceptors.enforce import decide
 from interlock.interceptors.hooks import claude_code
@@ -61,16 +61,11 @@ def guard_settings(explicit: str | None = None) -> GuardSettings:
         raise BadConfig(f"is not between 50 and {MAX_DEADLINE_MS}", where=f"{settings.path}: [guard] deadline_ms")
     policy = str(section.get("policy", DEFAULT_POLICY))
     if not policy.startswith(("builtin:", "mesh:")):
-        policy = str(_beside(settings, policy))
+        policy = str(settings.beside(policy))
     receipts = section.get("receipts")
     return GuardSettings(
-        policy, _beside(settings, str(receipts)) if receipts else state_dir() / "receipts.jsonl", deadline
+        policy, settings.beside(str(receipts)) if receipts else state_dir() / "receipts.jsonl", deadline
     )
-
-
-def _beside(settings: Settings, path: str) -> Path:
-    base = settings.path.parent if settings.path else Path()
-    return base / Path(path).expanduser()
 
 
 def answer(arguments: Sequence[str], raw: bytes, install: Callable[..., object]) -> bytes:
