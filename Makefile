@@ -29,7 +29,7 @@ endif
 setup: $(VENV)/.native ## install everything into .venv
 	@$(PY) -c 'from interlock.native.availability import availability; print(availability().sentence)'
 
-demo: setup ## the whole loop on this machine: publish, log, subscribe, guard, count, collect
+demo: $(VENV)/.native ## the whole loop on this machine: publish, log, subscribe, guard, count, collect
 	@$(VENV)/bin/interlock mesh demo
 
 test: setup ## the test suite, without the slow tests

@@ -348,7 +348,7 @@ def _demand_expected(name: str, rows: list[dict[str, object]]) -> None:
             raise CommandFailed(
                 f"{row['outcome']}, expected {expected} ({row['reason']})", where=f"{name}: {row['id']}"
             )
-        if expected == "masked" and "ghp_" in json.dumps(row["sent"]):
+        if expected == "masked" and "ghp_" in json.dumps(row["args"]):
             raise CommandFailed("was sent with its secret", where=f"{name}: {row['id']}")
 
 

@@ -2,7 +2,8 @@
 
 The session is a file of hook payloads as a coding agent makes them, a call and then its result. Each call goes
 through the guard; if it may go, its recorded result goes through as well. No tool is run. What happened is printed as
-one JSON array: [{"id", "tool", "outcome": passed | masked | blocked | refused, "policy_id", "reason"}].
+one JSON array: [{"id", "tool", "args", "outcome": passed | masked | blocked | refused, "policy_id", "reason"}]; `args`
+are the call's, as it was sent where it was masked.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _pairs(path: Path, only: list[str]) -> Iterator[tuple[dict[str, object], obj
 
 def _call(payload: dict[str, object], result: object) -> dict[str, object]:
     tool, args = str(payload["tool_name"]), payload["tool_input"]
-    row: dict[str, object] = {"id": payload["tool_use_id"], "tool": tool, "policy_id": None, "reason": ""}
+    row: dict[str, object] = {"id": payload["tool_use_id"], "tool": tool, "args": args, "policy_id": None, "reason": ""}
     assert isinstance(args, dict)
     try:
         sent = interlock.enforce_tool_call(tool, args, cwd=str(payload["cwd"]))
@@ -65,7 +66,7 @@ def _call(payload: dict[str, object], result: object) -> dict[str, object]:
     except Blocked as e:
         outcome = "refused" if isinstance(e, NotApproved) else "blocked"
         return row | {"outcome": outcome, "policy_id": e.policy_id, "reason": str(e)}
-    return row | {"outcome": "passed"} if sent == args else row | {"outcome": "masked", "sent": sent}
+    return row | {"outcome": "passed" if sent == args else "masked", "args": sent}
 
 
 if __name__ == "__main__":

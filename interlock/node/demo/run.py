@@ -30,6 +30,7 @@ from interlock.node.demo.stage import DEMO_FLOOR, MEMBERS, Stage
 __all__ = ["main"]
 
 _FORMAT: Final = "interlock-demo"
+_ABOUT: Final = ("command", "url", "file_path")  # the argument by which people know a call
 
 
 def main(args: argparse.Namespace) -> int:
@@ -107,11 +108,13 @@ def _step(name: str, act: Callable[[], Evidence], cast: Cast, show: Show, steps:
 
 
 def _show_session(acts: Acts, show: Show) -> None:
-    rows = [
-        [str(row["tool"]), str(row["outcome"]), str(row["policy_id"] or ""), str(row["reason"])]
-        for row in acts.sessions[MEMBERS[0]]
-    ]
-    show.table(f"what became of the calls of {MEMBERS[0]}'s agent", ["tool", "outcome", "rule", "reason"], rows)
+    rows = []
+    for row in acts.sessions[MEMBERS[0]]:
+        args = row["args"]
+        assert isinstance(args, dict)
+        about = next(str(args[name]) for name in _ABOUT if name in args)
+        rows.append([str(row["outcome"]), str(row["tool"]), about, str(row["policy_id"] or "")])
+    show.table(f"what became of the calls of {MEMBERS[0]}'s agent", ["outcome", "tool", "call", "rule"], rows)
 
 
 def _show_counts(acts: Acts, show: Show) -> None:
