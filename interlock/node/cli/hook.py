@@ -7,7 +7,6 @@ The change is shown first, as a diff, and asked about. What was there before is 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
 import difflib
 import hashlib
@@ -23,6 +22,7 @@ import interlock.__main__ as console
 from interlock.base.errors import EXIT_OK, EXIT_USAGE, BadInput
 from interlock.base.files import BadState, os_reason, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.settings import state_dir
+from interlock.base.text import b64, unb64
 from interlock.interceptors.hooks import claude_code, settings
 
 __all__ = ["Scope", "hook_command", "register", "scopes"]
@@ -159,7 +159,7 @@ def _installed(file: _File, after: bytes) -> None:
     original = _before_us(file)
     private_dir(state_dir())
     private_dir(_backup(file).parent)
-    shown = None if original is None else base64.b64encode(original).decode("ascii")
+    shown = None if original is None else b64(original)
     body: dict[str, object] = {"path": str(file.path), "original": shown, "installed_sha256": _sha256(after)}
     replace(_backup(file), stamped(_BACKUP_FORMAT, 1, body))
     with contextlib.suppress(FileExistsError):
@@ -193,7 +193,7 @@ def _before_us(file: _File) -> bytes | None:
     kept = _kept(file)
     if kept is not None and kept["installed_sha256"] == _sha256(file.data):
         original = kept["original"]
-        return None if original is None else base64.b64decode(str(original))
+        return None if original is None else unb64(str(original), f"original in {_backup(file)}")
     return settings.without_hooks(file.text, str(file.path)).encode("utf-8")
 
 

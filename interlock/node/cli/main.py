@@ -69,8 +69,10 @@ def _tree() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    for group in (hook, doctor, policy, mesh):
-        group.register(commands)
+    hook.register(commands)
+    doctor.register(commands, more=(mesh.doctor_rows,))
+    policy.register(commands)
+    mesh.register(commands)
     return parser
 
 

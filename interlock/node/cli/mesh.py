@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from interlock.base.errors import InterlockError
+from interlock.node.cli.doctor import Row
+from interlock.node.config import mesh_config, settings_of
 
-__all__ = ["ROLES", "UnsupportedPlatform", "register"]
+__all__ = ["ROLES", "UnsupportedPlatform", "doctor_rows", "register"]
 
 ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
+NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _NODE: Final = "interlock.node.cli.mesh_node"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
@@ -28,6 +31,14 @@ class UnsupportedPlatform(InterlockError):
     """A part that does not run on this system."""
 
     code = "unsupported-platform"
+
+
+def doctor_rows(config: str | None) -> Iterator[Row]:
+    """The checks of this user's node, for `interlock doctor`; none where there is no node."""
+    found = mesh_config(settings_of(config))
+    if (found.home / NODE_FILE).exists():
+        rows: Iterator[Row] = importlib.import_module(_NODE).rows(found)
+        yield from rows
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

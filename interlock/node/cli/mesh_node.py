@@ -26,6 +26,7 @@ __all__ = [
     "doctor",
     "grant",
     "init",
+    "rows",
     "status",
     "subscribe",
     "subscriber_of",
@@ -116,10 +117,11 @@ def status(args: argparse.Namespace) -> int:
 
 def doctor(args: argparse.Namespace) -> int:
     """Check this node's own state; exit code 1 where a check fails."""
-    return report_rows(list(_rows(config_of(args))), as_json=args.json)
+    return report_rows(list(rows(config_of(args))), as_json=args.json)
 
 
-def _rows(config: MeshConfig) -> Iterator[Row]:
+def rows(config: MeshConfig) -> Iterator[Row]:
+    """The checks of one node."""
     try:
         pins = read_pins(config.home)
         yield Row("pins", "ok", f"root and log of {', '.join(pins.origins)}")

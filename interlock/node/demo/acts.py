@@ -164,7 +164,10 @@ class Acts:
         receipts = {name: verify_file(self.stage.home(name) / "receipts.jsonl") for name in MEMBERS}
         outcomes = Counter(str(row["outcome"]) for row in self.sessions[MEMBERS[0]])
         chains = ", ".join(f"{name} {r.count}" for name, r in receipts.items())
-        return {**outcomes, "receipts": chains, "chains": "hold"}
+        epochs = {_epoch(self.stage.home(name) / "receipts.jsonl") for name in MEMBERS}
+        if epochs != {1}:
+            raise CommandFailed(f"the receipts name the policy epochs {epochs}, expected 1", where="guard")
+        return {**outcomes, "receipts": chains, "chains": "hold", "policy epoch": 1}
 
     # --- the counts
 
@@ -368,6 +371,10 @@ def _boundary(least: int) -> tuple[int, int]:
 
 def _sleep_until(us: int, now_us: Callable[[], int]) -> None:
     time.sleep(max(0, us - now_us()) / MICROSECONDS)
+
+
+def _epoch(receipts: Path) -> int:
+    return int(json.loads(receipts.read_bytes().splitlines()[-1])["policy_epoch"])
 
 
 def _size(checkpoint: Path) -> int:
