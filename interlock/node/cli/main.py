@@ -68,7 +68,8 @@ def _tree() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     parser.set_defaults(parser=parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    kind: type[argparse.ArgumentParser] = _Parser
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=kind)
     hook.register(commands)
     doctor.register(commands, more=(mesh.doctor_rows,))
     policy.register(commands)
