@@ -49,6 +49,16 @@ def main() -> None:
         assert interlock_native.abi_version() == 1
         print("interlock-native", interlock_native.__version__, "imports")
 
+    for command, code in (("policy test builtin:coding-agent", 0), ("mesh demo", 2), ("mesh status", 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "interlock", *command.split()], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, (command, done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        if code:
+            assert done.stderr.count("\n") == 1, done.stderr
+            print(f"{command}: {done.stderr.strip()}")
+
     rounds = [(start_ms("import interlock"), start_ms("pass")) for _ in range(15)]
     over = statistics.median(a for a, _ in rounds) - statistics.median(b for _, b in rounds)
     print(f"import interlock: {over:.0f} ms over bare Python (limit {LIMIT_MS})")
