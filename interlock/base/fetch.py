@@ -1,12 +1,15 @@
-"""Fetching bytes: one protocol, with a size limit always, and three fetchers: memory, directory, HTTP.
+"""Fetching bytes: one protocol, with a size limit always, and two fetchers: a directory and HTTP.
 
 A fetcher knows names, never trust: what it brings is checked by whoever asked for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 import httpx
 
@@ -18,11 +21,13 @@ __all__ = [
     "Fetcher",
     "HttpFetcher",
     "HttpPoster",
-    "MemoryFetcher",
     "NotFound",
     "TooLarge",
     "Unreachable",
+    "bounded_body",
+    "fetcher_of",
     "http_client",
+    "told_if_unreachable",
 ]
 
 TIMEOUT_S: Final = 10.0
@@ -53,20 +58,6 @@ class Fetcher(Protocol):
         """Raises: NotFound, TooLarge (more than `max_length` bytes), Unreachable."""
 
 
-class MemoryFetcher:
-    """Serves a dictionary, and counts what was asked for; for tests."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.asked: list[str] = []
-
-    def fetch(self, path: str, *, max_length: int) -> bytes:
-        self.asked.append(path)
-        if path not in self.files:
-            raise NotFound("is not there", where=path)
-        return _bounded(self.files[path], path, max_length)
-
-
 class DirectoryFetcher:
     """Serves the files below a directory; never one outside it."""
 
@@ -79,11 +70,14 @@ class DirectoryFetcher:
             raise NotFound("lies outside the directory", where=path)
         try:
             with target.open("rb") as f:
-                return _bounded(f.read(max_length + 1), path, max_length)
+                data = f.read(max_length + 1)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise NotFound("is not there", where=str(target)) from None
         except OSError as e:
             raise Unreachable(f"cannot be read ({os_reason(e)})", where=str(target)) from None
+        if len(data) > max_length:
+            raise TooLarge(f"is larger than {max_length} bytes", where=path)
+        return data
 
 
 class HttpFetcher:
@@ -95,28 +89,12 @@ class HttpFetcher:
 
     def fetch(self, path: str, *, max_length: int) -> bytes:
         url = self._base + path
-        try:
-            with self._client.stream("GET", url) as response:
-                if response.status_code in (403, 404, 410):
-                    raise NotFound(f"is not there (HTTP {response.status_code})", where=url)
-                if response.status_code != 200:
-                    raise Unreachable(f"answered HTTP {response.status_code}", where=url, fix="check the server's log")
-                return self._read(response, url, max_length)
-        except (httpx.HTTPError, httpx.InvalidURL) as e:
-            raise Unreachable(
-                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
-            ) from None
-
-    @staticmethod
-    def _read(response: httpx.Response, url: str, max_length: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > max_length:
-                raise TooLarge(f"is larger than {max_length} bytes", where=url)
-            parts.append(part)
-        return b"".join(parts)
+        with told_if_unreachable(url), self._client.stream("GET", url) as response:
+            if response.status_code in (403, 404, 410):
+                raise NotFound(f"is not there (HTTP {response.status_code})", where=url)
+            if response.status_code != 200:
+                raise Unreachable(f"answered HTTP {response.status_code}", where=url, fix="check the server's log")
+            return bounded_body(response, max_length)
 
 
 class HttpPoster:
@@ -132,14 +110,9 @@ class HttpPoster:
 
     def __call__(self, body: bytes) -> bytes:
         """The body of an answer 200. Raises: Unreachable, which quotes another answer's first line; TooLarge."""
-        try:
-            with self._client.stream("POST", self._url, content=body, headers=self._headers) as response:
-                answer = HttpFetcher._read(response, self._url, self._max_length)
-                status = response.status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as e:
-            raise Unreachable(
-                f"does not answer ({type(e).__name__})", where=self._url, fix="check the address and that it runs"
-            ) from None
+        sent = self._client.stream("POST", self._url, content=body, headers=self._headers)
+        with told_if_unreachable(self._url), sent as response:
+            answer, status = bounded_body(response, self._max_length), response.status_code
         if status != 200:
             said = answer[:300].decode("utf-8", "replace").partition("\n")[0]
             raise Unreachable(f"answered HTTP {status} ({said})", where=self._url)
@@ -151,7 +124,31 @@ def http_client(timeout_s: float = TIMEOUT_S) -> httpx.Client:
     return httpx.Client(timeout=timeout_s, follow_redirects=False, trust_env=False)
 
 
-def _bounded(data: bytes, path: str, max_length: int) -> bytes:
-    if len(data) > max_length:
-        raise TooLarge(f"is larger than {max_length} bytes", where=path)
-    return data
+def fetcher_of(place: str) -> Fetcher:
+    """The fetcher of an http(s) URL, or of `file:///DIR`: a copy that was carried here without a network."""
+    if place.startswith("file:///"):
+        return DirectoryFetcher(Path(unquote(place.removeprefix("file://"))))
+    return HttpFetcher(place)
+
+
+@contextlib.contextmanager
+def told_if_unreachable(url: str) -> Iterator[None]:
+    """Say in one line that a server does not answer. Raises: Unreachable."""
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as e:
+        raise Unreachable(
+            f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
+        ) from None
+
+
+def bounded_body(response: httpx.Response, max_length: int) -> bytes:
+    """The body of a streamed answer. Raises: TooLarge, as soon as it is."""
+    parts: list[bytes] = []
+    size = 0
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > max_length:
+            raise TooLarge(f"is larger than {max_length} bytes", where=str(response.url))
+        parts.append(part)
+    return b"".join(parts)

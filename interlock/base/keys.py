@@ -7,7 +7,6 @@ parameters in the file. No private key is ever an argument of a command or a var
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -15,7 +14,9 @@ from typing import Final, Protocol
 
 from interlock.base import primitives
 from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
+from interlock.base.text import b64, unb64
 
 __all__ = [
     "ARGON2_MEMORY",
@@ -27,7 +28,6 @@ __all__ = [
     "Verifier",
     "dump_key",
     "load_key",
-    "parse_public",
 ]
 
 FORMAT: Final = "interlock-key"
@@ -101,18 +101,6 @@ class Ed25519Signer:
         return Ed25519Verifier(primitives.ed25519_public(self.seed))
 
 
-def parse_public(text: str) -> Ed25519Verifier:
-    """Read `ed25519:HEX`, in its one spelling. Raises: BadKey."""
-    kind, _, digits = text.partition(":")
-    try:
-        verifier = Ed25519Verifier(bytes.fromhex(digits))
-    except ValueError:
-        raise BadKey("public key is not of the form ed25519:HEX") from None
-    if kind != "ed25519" or verifier.text != text:
-        raise BadKey("public key is not of the form ed25519:HEX, in lower case")
-    return verifier
-
-
 def dump_key(
     signer: Ed25519Signer,
     *,
@@ -131,9 +119,9 @@ def dump_key(
             "kdf": "argon2id",
             "ops": ARGON2_OPS,
             "memory": memory,
-            "salt": _b64(salt),
-            "nonce": _b64(nonce),
-            "box": _b64(box),
+            "salt": b64(salt),
+            "nonce": b64(nonce),
+            "box": b64(box),
         }
     return json.dumps(body, indent=1).encode("ascii") + b"\n"
 
@@ -154,7 +142,7 @@ def load_key(data: bytes, *, where: str, passphrase: bytes | None = None) -> Ed2
     try:
         raw = bytes.fromhex(seed) if isinstance(seed, str) else _unseal(body.get("sealed"), passphrase, where)
         signer = Ed25519Signer(raw)
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, Malformed):
         raise BadKey("is damaged", where=where, fix="restore it from its backup") from None
     if signer.verifier.text != body.get("public"):
         raise BadKey("names a public key that is not that of its seed", where=where)
@@ -169,12 +157,8 @@ def _unseal(sealed: object, passphrase: bytes | None, where: str) -> bytes:
     ops, memory = int(sealed["ops"]), int(sealed["memory"])
     if not (1 <= ops <= 10 and 0 < memory <= _ARGON2_MEMORY_MOST):
         raise BadKey("asks for more memory or time than any key of ours needs", where=where)
-    salt, nonce, box = (base64.b64decode(sealed[k], validate=True) for k in ("salt", "nonce", "box"))
+    salt, nonce, box = (unb64(str(sealed[k]), k) for k in ("salt", "nonce", "box"))
     try:
         return primitives.unsealed_with_passphrase(box, passphrase, salt, nonce, ops, memory)
     except primitives.BadSignature as e:
         raise BadKey(e.what, where=where) from None
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
 from interlock.base.codec import Malformed
+from interlock.base.text import is_sha256
 
 __all__ = ["Channel", "dump_channel", "parse_channel"]
 
 _FORMAT: Final = "interlock-channel"
-_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 Channel = dict[str, tuple[int, str]]  # pack -> (version, hex SHA-256 of its bytes)
 
@@ -42,6 +41,6 @@ def parse_channel(data: bytes, ring: str, *, where: str) -> Channel:
 def _row(row: object, where: str) -> tuple[int, str]:
     if isinstance(row, dict) and set(row) == {"version", "sha256"}:
         version, sha256 = row["version"], row["sha256"]
-        if type(version) is int and version >= 1 and isinstance(sha256, str) and _SHA256.fullmatch(sha256):
+        if type(version) is int and version >= 1 and is_sha256(sha256):
             return version, sha256
     raise Malformed("names a pack without version and sha256", where=where)

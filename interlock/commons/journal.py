@@ -5,14 +5,13 @@ begun -> logged (steps 1 to 3) -> targets (4) -> snapshot (5) -> done (6)
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from interlock.base.codec import Malformed
 from interlock.base.files import BadState, stamped, unstamped
+from interlock.base.text import b64, unb64
 from interlock.commons.layout import CATALOG_RING
 from interlock.transparency.entry import LogEntry, known_entry
 
@@ -56,8 +55,8 @@ def dump_journal(journal: Journal) -> bytes:
         "role": journal.role,
         "base": dict(journal.base),
         "snapshot_sha256": journal.snapshot_sha256,
-        "proof": _b64(journal.proof),
-        "data": _b64(journal.data),
+        "proof": b64(journal.proof),
+        "data": b64(journal.data),
     }
     return stamped(_FORMAT, 1, body)
 
@@ -73,14 +72,14 @@ def parse_journal(data: bytes, *, where: str) -> Journal:
         return Journal(
             step=texts["step"],
             entry=known_entry(texts["entry"].encode("utf-8")),
-            data=base64.b64decode(texts["data"], validate=True),
+            data=unb64(texts["data"], "data"),
             path=texts["path"],
             role=texts["role"],
             base=base,
-            proof=base64.b64decode(texts["proof"], validate=True),
+            proof=unb64(texts["proof"], "proof"),
             snapshot_sha256=texts["snapshot_sha256"],
         )
-    except (KeyError, ValueError, binascii.Error, Malformed):
+    except (KeyError, ValueError, Malformed):
         raise BadState("is damaged", where=where, fix="restore it from its backup") from None
 
 
@@ -88,7 +87,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     return value
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.files import BadState, read_bounded, replace, stamped, unstamped
+from interlock.base.text import is_sha256
 
 __all__ = [
     "GRANTS",
@@ -123,6 +124,6 @@ def _row(row: object, where: str) -> LiveRow:
     if not isinstance(row, dict) or set(row) != {*texts, *numbers}:
         raise BadState("has a pack with other fields than it should", where=where)
     good = all(isinstance(row[k], str) for k in texts) and all(type(row[k]) is int for k in numbers)
-    if not good or len(row["sha256"]) != 64 or not row["sha256"].isalnum():
+    if not good or not is_sha256(row["sha256"]):
         raise BadState("has a pack with a value of the wrong type", where=where)
     return LiveRow(**row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import BadInput
 from interlock.base.fetch import Fetcher
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.text import is_sha256
 from interlock.commons.pack import sha256_hex
 from interlock.commons.updater import MAX_ROOT, pinned_root
 from interlock.transparency.policy import NONE, TlogPolicy, parse_policy
@@ -21,7 +21,6 @@ _NODE: Final = "node.json"
 _ROOT: Final = "bootstrap.root.json"
 _FORMAT: Final = "interlock-node"
 _LIMIT: Final = 1 << 20
-_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def init_node(
         if root is None:
             raise BadInput("needs the root to trust", where="mesh init", fix="give --root FILE or --root-sha256 HEX")
         root_sha256 = sha256_hex(root)
-    if not _SHA256.fullmatch(root_sha256):
+    if not is_sha256(root_sha256):
         raise BadInput("is not 64 hex digits in lower case", where="--root-sha256")
     if (home / _NODE).exists():
         return _demand_same(home, root_sha256, policy)

@@ -2,7 +2,7 @@
 
 [mesh]    home = DIR             the node's home (state, trust, packs); by default `mesh` in the state directory
           organisation = NAME    stands with the node in status
-          commons = URL          where packs come from: a mirror, or the commons itself
+          commons = URL          where packs come from: a mirror, or the commons itself; file:///DIR for a copy on disk
           poll_seconds = 300
 [report]  task = FILE            the task that this node reports for, as its operator handed it out
           token = FILE           the member's bearer token for the leader

@@ -11,7 +11,7 @@ from typing import Final
 import httpx
 
 from interlock.base.errors import BadInput
-from interlock.base.fetch import TooLarge, Unreachable, http_client
+from interlock.base.fetch import bounded_body, http_client, told_if_unreachable
 from interlock.base.files import BadState, read_bounded
 from interlock.dap.task import Task
 from interlock.dap.transport import REPLY_LIMIT, Reply
@@ -32,24 +32,14 @@ class HttpExchange:
 
     def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
         headers = {**self._headers, **({"content-type": media_type} if media_type else {})}
-        try:
-            with self._client.stream(method, url, headers=headers, content=body) as response:
-                return self._reply(response, url)
-        except (httpx.HTTPError, httpx.InvalidURL) as e:
-            raise Unreachable(
-                f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
-            ) from None
+        with told_if_unreachable(url), self._client.stream(method, url, headers=headers, content=body) as response:
+            return self._reply(response)
 
     def close(self) -> None:
         self._client.close()
 
-    def _reply(self, response: httpx.Response, url: str) -> Reply:
-        body = b""
-        for part in response.iter_bytes():
-            body += part
-            if len(body) > self._limit:
-                raise TooLarge(f"is larger than {self._limit} bytes", where=url)
-        headers = response.headers
+    def _reply(self, response: httpx.Response) -> Reply:
+        body, headers = bounded_body(response, self._limit), response.headers
         wait = headers.get("retry-after", "")
         return Reply(
             response.status_code,

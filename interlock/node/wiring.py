@@ -11,7 +11,7 @@ from typing import Final
 from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
-from interlock.base.fetch import HttpFetcher, HttpPoster
+from interlock.base.fetch import HttpPoster, fetcher_of
 from interlock.base.files import BadState, private_dir, read_bounded
 from interlock.base.settings import BadConfig
 from interlock.commons.mirror import Mirror
@@ -99,7 +99,7 @@ def _commons(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     if not (config.upstream and config.log_url):
         raise BadConfig("needs upstream and log_url", where="[serve]")
-    upstream, tiles = HttpFetcher(config.upstream), HttpFetcher(config.log_url)
+    upstream, tiles = fetcher_of(config.upstream), fetcher_of(config.log_url)
     copy = Mirror(config.directory, upstream, read_pins(config.directory), clock, log=tiles)
     private_dir(copy.public)
     with _in_background("copy", lambda stop: mirror.keep_copying(copy, stop, every_s=config.poll_s)):

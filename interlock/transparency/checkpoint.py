@@ -21,6 +21,7 @@ from typing import Final
 from interlock.base.codec import Malformed, Reader, Writer
 from interlock.base.keys import Ed25519Verifier, Signer
 from interlock.base.primitives import BadSignature
+from interlock.base.text import b64, unb64
 from interlock.transparency.merkle import EMPTY_ROOT, HASH_SIZE, MAX_SIZE, BadProof
 from interlock.transparency.note import (
     COSIGNATURE,
@@ -34,7 +35,7 @@ from interlock.transparency.note import (
     parse_note,
     vkey_of,
 )
-from interlock.transparency.text import b64, decimal, unb64
+from interlock.transparency.text import decimal
 
 __all__ = [
     "Checkpoint",

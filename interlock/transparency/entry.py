@@ -14,6 +14,7 @@ from typing import Final
 
 from interlock.base.canonical import NotCanonical, encode, json_object
 from interlock.base.codec import Malformed
+from interlock.base.text import is_sha256
 from interlock.transparency.merkle import MAX_SIZE
 
 __all__ = ["MAX_ENTRY", "TYPES", "LogEntry", "UnknownEntry", "known_entry", "parse_entry"]
@@ -24,7 +25,6 @@ _VERSION: Final = 1
 _FIELDS: Final = frozenset({"v", "type", "name", "version", "ring", "sha256", "by", "at"})
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?", re.ASCII)
 _BY: Final = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
-_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ class LogEntry:
         texts: tuple[tuple[str, object, re.Pattern[str]], ...] = (
             ("name", self.name, _NAME),
             ("ring", self.ring, _NAME),
-            ("sha256", self.sha256, _SHA256),
             ("by", self.by, _BY),
         )
         for what, value, shape in texts:
             if not isinstance(value, str) or not shape.fullmatch(value):
                 raise Malformed(f"log entry has a field {what!r} of the wrong form")
+        if not is_sha256(self.sha256):
+            raise Malformed("log entry has a field 'sha256' of the wrong form")
         for what, number, least in (("version", self.version, 1), ("at", self.at, 0)):
             if type(number) is not int or not least <= number <= MAX_SIZE:
                 raise Malformed(f"log entry has a field {what!r} of the wrong form")

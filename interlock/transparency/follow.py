@@ -29,12 +29,12 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.text import b64, unb64
 from interlock.transparency.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint
 from interlock.transparency.merkle import HASH_SIZE, BadProof, prove_consistency, tree_root, verify_consistency
 from interlock.transparency.note import MAX_NOTE, Note, VerifierKey, encode_note, parse_note
 from interlock.transparency.policy import Checked, TlogPolicy
 from interlock.transparency.proof import parse_proof
-from interlock.transparency.text import b64, unb64
 from interlock.transparency.tiles import CHECKPOINT, ENTRIES, WIDTH, Tile, TileReader, decode_bundle, encode_bundle
 
 __all__ = ["Evidence", "LogView", "Rollback", "SplitView", "parse_evidence", "tile_loader"]

@@ -20,7 +20,8 @@ from typing import Final, Protocol
 from interlock.base.codec import Malformed
 from interlock.base.keys import Ed25519Verifier, Signer
 from interlock.base.primitives import BadSignature
-from interlock.transparency.text import b64, unb64, utf8_lines
+from interlock.base.text import b64, unb64
+from interlock.transparency.text import utf8_lines
 
 __all__ = [
     "COSIGNATURE",

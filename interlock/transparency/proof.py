@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from interlock.base.codec import Malformed
+from interlock.base.text import b64, unb64
 from interlock.transparency.checkpoint import Checkpoint, parse_checkpoint
 from interlock.transparency.merkle import MAX_PROOF, leaf_hash, verify_inclusion
 from interlock.transparency.note import MAX_NOTE, Note, encode_note, parse_note
 from interlock.transparency.policy import Checked, TlogPolicy
-from interlock.transparency.text import b64, decimal, hash_lines, unb64, unhash_lines, utf8_lines
+from interlock.transparency.text import decimal, hash_lines, unhash_lines, utf8_lines
 
 __all__ = ["MAX_PROOF_FILE", "TlogProof", "parse_proof"]
 

@@ -1,4 +1,4 @@
-"""One spelling a value: the decimal numbers, base64 and line endings that the C2SP text formats share.
+"""One spelling a value: the decimal numbers, hashes and line endings that the C2SP text formats share.
 
 A text is accepted only if writing its value again gives the same text, so no two files mean the same thing and no
 parser of another hand can read one of ours differently.
@@ -6,33 +6,16 @@ parser of another hand can read one of ours differently.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from typing import Final
 
 from interlock.base.codec import Malformed
+from interlock.base.text import b64, unb64
 from interlock.transparency.merkle import HASH_SIZE, MAX_PROOF, MAX_SIZE
 
-__all__ = ["b64", "decimal", "hash_lines", "unb64", "unhash_lines", "utf8_lines"]
+__all__ = ["decimal", "hash_lines", "unhash_lines", "utf8_lines"]
 
 _MAX_DIGITS: Final = len(str(MAX_SIZE))
-
-
-def b64(data: bytes) -> str:
-    """Standard base64 with padding (RFC 4648, 4)."""
-    return base64.b64encode(data).decode("ascii")
-
-
-def unb64(text: str, what: str) -> bytes:
-    """Read standard base64 in its one spelling (no stray bits, no line breaks). Raises: Malformed."""
-    try:
-        data = base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, ValueError):
-        raise Malformed(f"{what} is not base64") from None
-    if b64(data) != text:
-        raise Malformed(f"{what} is not base64 in its one spelling")
-    return data
 
 
 def decimal(text: str, what: str) -> int:

@@ -16,7 +16,6 @@ under one lock, of the process and of the directory: no two histories are ever c
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.primitives import BadSignature
+from interlock.base.text import is_sha256
 from interlock.transparency.checkpoint import Checkpoint, Cosigner, cosigned_at, parse_checkpoint
 from interlock.transparency.merkle import MAX_PROOF, BadProof, verify_consistency
 from interlock.transparency.note import (
@@ -56,7 +56,6 @@ SIZE_TYPE: Final = "text/x.tlog.size"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 _FORMAT: Final = "interlock-witness"
 _MAX_STATE: Final = 2 * MAX_NOTE
-_ORIGIN_HASH: Final = re.compile("[0-9a-f]{64}", re.ASCII)
 
 
 class Answer(NamedTuple):
@@ -130,7 +129,7 @@ class Witness:
 
     def latest(self, origin_hash: str) -> bytes | None:
         """The last cosigned checkpoint of an origin, by the hex SHA-256 of its name; None where there is none."""
-        if not _ORIGIN_HASH.fullmatch(origin_hash):
+        if not is_sha256(origin_hash):
             return None
         for origin in self._logs:
             if hashlib.sha256(origin.encode("utf-8")).hexdigest() == origin_hash:

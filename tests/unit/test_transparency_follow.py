@@ -10,7 +10,7 @@ import pytest
 
 from interlock.base.clock import ManualClock
 from interlock.base.codec import Malformed
-from interlock.base.fetch import DirectoryFetcher, MemoryFetcher, NotFound
+from interlock.base.fetch import DirectoryFetcher, NotFound
 from interlock.base.files import BadState
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
@@ -22,6 +22,7 @@ from interlock.transparency.note import NoteSigner, encode_note, parse_note
 from interlock.transparency.policy import NoQuorum, Peer, TlogPolicy, UnknownLog
 from interlock.transparency.proof import TlogProof
 from interlock.transparency.tiles import Tile
+from tests.unit.memory_fetcher import MemoryFetcher
 
 ORIGIN = "log.example/packs"
 SIGNER = NoteSigner(ORIGIN, Ed25519Signer(b"\x01" * 32))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from interlock.base.codec import Malformed
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
+from interlock.base.text import unb64
 from interlock.transparency.checkpoint import (
     Checkpoint,
     CosignatureVerifier,
@@ -37,7 +38,7 @@ from interlock.transparency.note import (
 )
 from interlock.transparency.policy import NoQuorum, TlogPolicy, UnknownLog, parse_policy
 from interlock.transparency.proof import TlogProof, parse_proof
-from interlock.transparency.text import decimal, unb64
+from interlock.transparency.text import decimal
 
 ORIGIN = "log.example/packs"
 LOG = NoteSigner(ORIGIN, Ed25519Signer(b"\x01" * 32))

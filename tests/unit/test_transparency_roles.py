@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 
 from interlock.base.clock import ManualClock
-from interlock.base.fetch import HttpPoster, MemoryFetcher, TooLarge, Unreachable
+from interlock.base.fetch import HttpPoster, TooLarge, Unreachable
 from interlock.base.keys import Ed25519Signer
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
@@ -27,6 +27,7 @@ from interlock.transparency.proof import parse_proof
 from interlock.transparency.submit import submit
 from interlock.transparency.tiles import Tile
 from interlock.transparency.witness import MAX_REQUEST, Witness, add_checkpoint_request
+from tests.unit.memory_fetcher import MemoryFetcher
 
 ORIGIN = "log.example/packs"
 SIGNER = NoteSigner(ORIGIN, Ed25519Signer(b"\x01" * 32))

@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
-from interlock.base.fetch import HttpFetcher
+from interlock.base.fetch import fetcher_of
 from interlock.base.files import read_bounded
 from interlock.commons import installed
 from interlock.commons.live import LiveRow, read_live, read_subscriptions
@@ -41,7 +41,7 @@ def init(args: argparse.Namespace) -> int:
     """Pin what this node will never learn from the network."""
     config = config_of(args)
     url = args.commons or config.commons
-    fetcher = HttpFetcher(url) if url else None
+    fetcher = fetcher_of(url) if url else None
     if args.root is None and fetcher is None:
         raise BadInput("needs --commons URL to fetch the root from", where="--root-sha256")
     root = None if args.root is None else read_bounded(Path(args.root), _LIMIT)
@@ -164,7 +164,7 @@ def config_of(args: argparse.Namespace) -> MeshConfig:
 def subscriber_of(config: MeshConfig) -> Subscriber:
     """Raises: BadConfig, BadState."""
     read_pins(config.home)
-    return Subscriber(config.home, HttpFetcher(config.commons_url()), SystemClock())
+    return Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
 
 
 def _reference(text: str) -> tuple[str, str]:
