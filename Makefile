@@ -5,7 +5,10 @@ PY := $(VENV)/bin/python
 NATIVE := $(shell command -v cargo 2>/dev/null)
 NATIVE_SOURCES := $(wildcard native/*.toml native/Cargo.lock native/*/Cargo.toml native/*/src/*.rs)
 
-.PHONY: help setup demo test test-all lint native-test clean
+CLAUDE := build/claude-code
+CLAUDE_VERSION := 2.1.332
+
+.PHONY: help setup demo test test-fast claude-code lint native-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,11 +35,16 @@ setup: $(VENV)/.native ## install everything into .venv
 demo: $(VENV)/.native ## the whole loop on this machine: publish, log, subscribe, guard, count, collect
 	@$(VENV)/bin/interlock mesh demo
 
-test: setup ## the test suite, without the slow tests
+test: setup ## the whole test suite
+	@$(PY) -m pytest
+
+test-fast: setup ## the test suite without the slow tests
 	@$(PY) -m pytest -m "not slow"
 
-test-all: setup ## every test; the slow ones start real agents and kill real processes
-	@$(PY) -m pytest
+claude-code: ## bring the real Claude Code from npm into build/, for the tests that start it
+	@mkdir -p $(CLAUDE)
+	@echo '{"private": true}' > $(CLAUDE)/package.json
+	@cd $(CLAUDE) && npm install --silent --no-audit --no-fund @anthropic-ai/claude-code@$(CLAUDE_VERSION)
 
 lint: setup ## ruff, mypy --strict, clippy
 	@$(PY) -m ruff check .
