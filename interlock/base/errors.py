@@ -31,7 +31,6 @@ CODES: Final[dict[str, int]] = {
     "not-writable": EXIT_USAGE,
     "locked": EXIT_USAGE,
     "port-in-use": EXIT_USAGE,
-    "missing-extra": EXIT_USAGE,
     "unreachable": EXIT_USAGE,
     "unsupported-platform": EXIT_USAGE,
     "no-consent": EXIT_USAGE,

@@ -12,9 +12,8 @@ from typing import Final
 
 from interlock.base.files import BadState, stamped, unstamped
 
-__all__ = ["FILE", "Grant", "Grants", "dump_grants", "parse_grants"]
+__all__ = ["Grant", "Grants", "dump_grants", "parse_grants"]
 
-FILE: Final = "grants.json"
 FORMAT: Final = "interlock-grants"
 VERSION: Final = 1
 

@@ -85,9 +85,6 @@ class VdafBackend(Protocol):
     def merge(self, agg_shares: Iterable[bytes]) -> bytes:
         """One aggregate share of several of the same aggregator. Raises: VdafError."""
 
-    def encode_agg_share(self, values: Sequence[int]) -> bytes:
-        """Field elements to bytes. Raises: ValueError, for a wrong number of values or one outside the field."""
-
     def decode_agg_share(self, agg_share: bytes) -> list[int]:
         """Bytes to field elements. Raises: VdafError."""
 

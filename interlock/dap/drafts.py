@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from interlock.base.codec import Malformed
-from interlock.base.errors import BadInput
 
-__all__ = ["DAP_18", "DRAFTS", "Draft", "ReportError", "Role", "draft_of"]
+__all__ = ["DAP_18", "Draft", "ReportError", "Role"]
 
 
 class Role(enum.IntEnum):
@@ -74,11 +73,3 @@ class Draft:
 
 
 DAP_18: Final = Draft("dap-18", MappingProxyType({error: code for code, error in enumerate(ReportError, start=1)}))
-DRAFTS: Final[Mapping[str, Draft]] = MappingProxyType({DAP_18.tag: DAP_18})
-
-
-def draft_of(tag: str) -> Draft:
-    """The draft of a tag. Raises: BadInput, for one that there is no table for."""
-    if tag not in DRAFTS:
-        raise BadInput(f"draft {tag!r} is not spoken here", fix=f"use {', '.join(sorted(DRAFTS))}")
-    return DRAFTS[tag]

@@ -28,11 +28,10 @@ from interlock.transparency.note import (
     Note,
     NoteVerifier,
     Signature,
-    SignatureVerifier,
     TextSigner,
     VerifierKey,
-    encode_note,
     parse_note,
+    sign_note,
     vkey_of,
 )
 from interlock.transparency.text import decimal
@@ -45,7 +44,6 @@ __all__ = [
     "open_checkpoint",
     "parse_checkpoint",
     "sign_checkpoint",
-    "verifier_of",
 ]
 
 MAX_TIME: Final = (1 << 63) - 1  # seconds
@@ -92,8 +90,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 def sign_checkpoint(checkpoint: Checkpoint, signers: Sequence[TextSigner]) -> bytes:
     """The checkpoint as a note, signed by each signer."""
-    text = checkpoint.text
-    return encode_note(Note(text, tuple(s.sign(text.encode("utf-8")) for s in signers)))
+    return sign_note(checkpoint.text, signers)
 
 
 def open_checkpoint(data: bytes, keys: Sequence[VerifierKey]) -> tuple[Checkpoint, Note]:
@@ -147,11 +144,6 @@ class Cosigner:
 def cosigned_at(signature: Signature) -> int:
     """The POSIX seconds of a cosignature. Raises: Malformed."""
     return _timestamped(signature.data)[0]
-
-
-def verifier_of(key: VerifierKey) -> SignatureVerifier:
-    """The verifier for a key, by its type. Raises: Malformed, for a type that is not known here."""
-    return CosignatureVerifier(key) if key.kind == COSIGNATURE else NoteVerifier(key)
 
 
 def _timestamped(data: bytes) -> tuple[int, bytes]:

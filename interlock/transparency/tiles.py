@@ -30,9 +30,7 @@ from interlock.transparency.merkle import (
 __all__ = [
     "CHECKPOINT",
     "ENTRIES",
-    "MAX_BUNDLE",
     "MAX_ENTRY_SIZE",
-    "MAX_TILE",
     "WIDTH",
     "Tile",
     "TileBuilder",
@@ -49,9 +47,7 @@ HEIGHT: Final = 8
 WIDTH: Final = 1 << HEIGHT
 ENTRIES: Final = -1  # the level under which entry bundles are filed
 MAX_LEVEL: Final = 63 // HEIGHT  # no tree of MAX_SIZE entries is higher
-MAX_TILE: Final = WIDTH * HASH_SIZE  # bytes
 MAX_ENTRY_SIZE: Final = 0xFFFF  # bytes
-MAX_BUNDLE: Final = WIDTH * (MAX_ENTRY_SIZE + 2)  # bytes
 _PATH: Final = re.compile(r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/)*[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?", re.ASCII)
 
 

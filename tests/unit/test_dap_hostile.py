@@ -30,6 +30,7 @@ from interlock.dap.jobs import (
 from interlock.dap.messages import Extension, Interval, Report, UploadRequest
 from interlock.dap.problems import DapProblem
 from interlock.dap.shares import KeyRing, open_input_share, seal_aggregate_share, seal_input_share
+from interlock.dap.vdaf.field import FIELD128
 from interlock.dap.vdaf.ping_pong import leader_initialized
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, lost, vdaf_of
 
@@ -139,7 +140,7 @@ def test_shares_of_two_batches_give_no_result(settled: World) -> None:
     answer = settled.leader.process_collection_init(settled.task.task_id, request.encode()).body
     collector = settled.collector_key.config
     foreign = seal_aggregate_share(
-        *(settled.task, Role.LEADER, collector, request, VDAF.encode_agg_share([1] * LENGTH), secrets.token_bytes)
+        *(settled.task, Role.LEADER, collector, request, FIELD128.encode([1] * LENGTH), secrets.token_bytes)
     )
     mixed = dataclasses.replace(CollectionJobResp.decode(answer), leader_share=foreign)
     with pytest.raises(BadCollection, match="sum is larger"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.base.codec import Malformed
 from interlock.dap import jobs, messages
-from interlock.dap.drafts import DAP_18, ReportError, Role, draft_of
+from interlock.dap.drafts import DAP_18, ReportError, Role
 from interlock.dap.problems import DapProblem, ProblemType, from_b64url, problem_type, to_b64url
 
 u8, u16, u32, u64 = (st.integers(0, 2**n - 1) for n in (8, 16, 32, 64))
@@ -147,12 +147,6 @@ def test_the_draft_tag_stands_in_every_context() -> None:
     assert [DAP_18.error_code(e) for e in ReportError] == list(range(1, 12))
     with pytest.raises(Malformed):
         DAP_18.error_of(0)
-
-
-def test_a_draft_without_a_table_is_refused_by_name() -> None:
-    assert draft_of("dap-18") is DAP_18
-    with pytest.raises(Exception, match="dap-99"):
-        draft_of("dap-99")
 
 
 def test_no_repr_shows_a_share() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interlock.dap.backend import VdafError
 from interlock.dap.vdaf.field import FIELD64, FIELD128, Field
-from interlock.dap.vdaf.polynomial import inverse_ntt, lagrange_basis, ntt, odd_rows
+from interlock.dap.vdaf.polynomial import lagrange_basis, ntt, odd_rows
 from interlock.dap.vdaf.xof import XofTurboShake128, domain_separation_tag
 
 FIELDS = [FIELD64, FIELD128]
@@ -31,11 +31,9 @@ def _rows(columns: list[list[int]]) -> list[list[int]]:
 
 @quick
 @given(fields, st.data())
-def test_what_is_added_can_be_taken_away(field: Field, data: st.DataObject) -> None:
+def test_a_sum_is_that_of_the_integers_modulo_the_prime(field: Field, data: st.DataObject) -> None:
     a, b = _vector(field, data, 4), _vector(field, data, 4)
-    assert field.subtract(field.add(a, b), b) == a
-    assert field.add(a, b) == field.add(b, a)
-    assert all(0 <= x < field.modulus for x in field.subtract(a, b))
+    assert field.add(a, b) == [(x + y) % field.modulus for x, y in zip(a, b, strict=True)]
 
 
 @quick
@@ -90,13 +88,10 @@ def test_there_is_no_root_of_another_order(n: int) -> None:
 
 @quick
 @given(fields, st.sampled_from([1, 2, 4, 16]), st.data())
-def test_the_transform_gives_each_polynomials_values_and_the_inverse_undoes_it(
-    field: Field, n: int, data: st.DataObject
-) -> None:
+def test_the_transform_gives_each_polynomials_values(field: Field, n: int, data: st.DataObject) -> None:
     columns = [_vector(field, data, n) for _ in range(3)]
     values = ntt(field, _rows(columns))
     assert values == [[_value(field, column, root) for column in columns] for root in field.roots(n)]
-    assert inverse_ntt(field, values) == _rows(columns)
 
 
 @quick

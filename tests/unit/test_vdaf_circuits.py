@@ -86,7 +86,7 @@ def test_the_verifiers_of_three_shares_add_up_to_the_verifier_of_the_whole(
     proof = flp.prove(circuit, meas, _rand(circuit, 3, circuit.prove_rand_len), joint)
     whole = [*meas, *proof]
     shares = [_rand(circuit, seed, len(whole)) for seed in (4, 5)]
-    shares.append(field.subtract(field.subtract(whole, shares[0]), shares[1]))
+    shares.append([(x - a - b) % field.modulus for x, a, b in zip(whole, *shares, strict=True)])
     total = [0] * circuit.verifier_len
     for share in shares:
         meas_share, proof_share = share[: circuit.meas_len], share[circuit.meas_len :]

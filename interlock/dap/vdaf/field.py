@@ -33,10 +33,6 @@ class Field:
         p = self.modulus
         return [(a + b) % p for a, b in zip(left, right, strict=True)]
 
-    def subtract(self, left: Sequence[int], right: Sequence[int]) -> list[int]:
-        p = self.modulus
-        return [(a - b) % p for a, b in zip(left, right, strict=True)]
-
     def dot(self, left: Iterable[int], right: Iterable[int]) -> int:
         """The sum of products, reduced once; what the longer side has more counts as multiplied by zero."""
         total: int = sum(map(mul, left, right))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from interlock.dap.vdaf.field import Field
 
-__all__ = ["inverse_ntt", "lagrange_basis", "ntt", "odd_rows"]
+__all__ = ["lagrange_basis", "ntt", "odd_rows"]
 
 Rows = list[list[int]]
 
@@ -32,12 +32,6 @@ def ntt(field: Field, rows: Sequence[Sequence[int]]) -> Rows:
                 values[low + half] = [a - b for a, b in zip(left, right, strict=True)]
         half *= 2
     return [[x % p for x in row] for row in values]
-
-
-def inverse_ntt(field: Field, rows: Sequence[Sequence[int]]) -> Rows:
-    """Values at the n-th roots of unity to coefficients: the inverse of `ntt`."""
-    p, scale = field.modulus, field.inverse(len(rows))
-    return [[x * scale % p for x in row] for row in _unscaled_inverse(field, rows)]
 
 
 def odd_rows(field: Field, rows: Sequence[Sequence[int]]) -> Rows:

@@ -127,11 +127,6 @@ class Prio3:
     def merge(self, agg_shares: Iterable[bytes]) -> bytes:
         return self.aggregate(agg_shares)  # an output share is the aggregate share of one report
 
-    def encode_agg_share(self, values: Sequence[int]) -> bytes:
-        if len(values) != self.circuit.output_len or not all(0 <= x < self._field.modulus for x in values):
-            raise ValueError(f"an aggregate share has {self.circuit.output_len} elements of {self._field.name}")
-        return self._field.encode(values)
-
     def decode_agg_share(self, agg_share: bytes) -> list[int]:
         return self._field.decode(agg_share, self.circuit.output_len)
 

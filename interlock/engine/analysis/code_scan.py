@@ -29,7 +29,6 @@ _RUNS: Final = frozenset({
     "execlp", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2", "capture3", "popen2",
     "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa", "qx",
 })  # fmt: skip
-_ARGV_NAMES: Final = ("subprocess", "spawn", "execFile", "spawnSync", "execFileSync", "execv", "execl", "Popen", "run")
 _DELETES: Final = {
     "rmtree": True, "rm_rf": True, "rm_r": True, "rmSync": True, "remove_tree": True, "rimraf": True,
         "remove_dir_all": True,

@@ -29,7 +29,6 @@ _SINKS: Final = re.compile(
 _DISKS: Final = re.compile(
     r"/dev/(r?disk[0-9]|[shvx]v?d[a-zX*?]|nvme|mmcblk|md[0-9]|dm-|mapper/|loop[0-9*]|vg|disk/|sr[0-9]|mem$|kmem$|port$|device|sdX|(?!shm|mqueue|pts|fd)[a-z]+[a-z0-9_]*$)"
 )
-_GLOB_ONLY: Final = re.compile(r"[*.?!{}\[\]^a-zA-Z,-]*\*[*.?!{}\[\]^,-]*$")
 _ALL_GLOB: Final = re.compile(r"[.?*\[\]!^]*\*$|\.\[[!^]\.\]\*$|\{[*.,]+\}$|\*$")
 
 

@@ -56,17 +56,6 @@ _DOCKER_LONG: Final = (
     "--context", "--host", "--config", "--log-level", "--file", "--project-name", "--profile", "--index",
         "--detach-keys",
 )  # fmt: skip
-_KUBE_LONG: Final = (
-    "--namespace",
-    "--context",
-    "--container",
-    "--kubeconfig",
-    "--cluster",
-    "--user",
-    "--server",
-    "--token",
-    "--filename",
-)
 
 _TABLE: Final[dict[str, Wrapper]] = {
     "asdf": Wrapper(words=("exec",)),
@@ -157,7 +146,6 @@ _TABLE: Final[dict[str, Wrapper]] = {
     "xvfb-run": Wrapper("nsefpw", ("--server-num", "--server-args")),
     "yarn": Wrapper(words=("exec", "dlx")),
 }  # fmt: skip
-_DURATION: Final = re.compile(r"-\d+$")
 
 
 def _wrapped(walk: Walk, call: Call) -> Arg | None:

@@ -113,7 +113,9 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     publish.add_argument(
         "--licence", default="Apache-2.0", metavar="SPDX", help="for a policy file (default: %(default)s)"
     )
-    publish.add_argument("--resume", action="store_true", help="finish what was cut short")
+    cut_short = publish.add_mutually_exclusive_group()
+    cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
+    cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
     setup = _add(group, "setup", _ROLES, "setup", "make a role's folder: keys, tokens, configuration", home=False)
     setup.add_argument("--role", choices=ROLES, required=True)

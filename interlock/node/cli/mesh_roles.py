@@ -56,12 +56,16 @@ def publish(args: argparse.Namespace) -> int:
     """Publish a pack, or finish the publish that was cut short; prints its log entry and the versions."""
     config = serve_config(settings_of(args.config), args.dir)
     publisher = publisher_of(config, SystemClock())
+    if args.abandon:
+        publisher.abandon()
+        print("nothing is under way now")
+        return EXIT_OK
     if args.resume:
         done = publisher.resume()
         print("nothing was cut short" if done is None else _published(done))
         return EXIT_OK
     if args.pack is None or args.ring is None:
-        raise BadInput("needs a pack and --ring, or --resume", where="interlock mesh publish")
+        raise BadInput("needs a pack and --ring, or --resume, or --abandon", where="interlock mesh publish")
     print(_published(publisher.publish(_pack(args), args.ring)))
     return EXIT_OK
 

@@ -32,7 +32,9 @@ def keep_copying(mirror: Mirror, stop: threading.Event, *, every_s: float = COPY
     """Copy until `stop` is set. A bad or missing upstream leaves the copy as it is, and is said."""
     while not stop.is_set():
         try:
-            mirror.copy()
+            copied = mirror.copy()
+            if copied.new_files:
+                log.info("%d new files; snapshot %d", copied.new_files, copied.snapshot_version)
         except InterlockError as e:
             log.error("mirror keeps its last copy: %s", e)
         stop.wait(every_s)
