@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given, settings
@@ -440,3 +441,24 @@ def test_no_composition_makes_a_quoted_mention_a_command(leaf: tuple[str, str], 
 def test_no_text_makes_the_analysis_raise(text: str) -> None:
     for intent in _of(text):
         assert intent.name in INTENT_NAMES
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"rm -rf /",
+        bytearray(b"rm -rf /"),
+        [b"rm", b"-rf", b"/"],
+        [PurePosixPath("/bin/rm"), "-rf", PurePosixPath("/")],
+        ("rm", b"-rf", "/"),
+    ],
+)
+def test_a_command_is_read_in_every_type_that_a_program_is_started_with(command: object) -> None:
+    assert "fs.delete.root" in _names(command)
+
+
+@pytest.mark.parametrize("path", [b"/home/u/.claude/settings.json", PurePosixPath("/home/u/.claude/settings.json")])
+def test_a_path_is_read_in_every_type_that_a_file_is_opened_with(path: object) -> None:
+    as_text = intents(SensorEvent("Write", {"file_path": "/home/u/.claude/settings.json", "content": "{}"}))
+    assert as_text
+    assert intents(SensorEvent("Write", {"file_path": path, "content": "{}"})) == as_text

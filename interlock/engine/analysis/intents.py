@@ -115,11 +115,23 @@ def _of_command(event: SensorEvent) -> tuple[Intent, ...]:
     cwd = event.cwd or next((str(event.args[n]) for n in _CWD_ARGS if isinstance(event.args.get(n), str)), None)
     for name in _COMMAND_ARGS:
         value = event.args.get(name)
-        if isinstance(value, str):
-            return _command(value, cwd, name)
-        if isinstance(value, Sequence) and value and all(isinstance(v, str) for v in value):
-            return _argv(tuple(value), cwd, name)
+        if (text := _text(value)) is not None:
+            return _command(text, cwd, name)
+        if isinstance(value, Sequence) and value:
+            words = [w for w in map(_text, value) if w is not None]
+            if len(words) == len(value):
+                return _argv(tuple(words), cwd, name)
     return ()
+
+
+def _text(value: object) -> str | None:
+    """A text as a program would be started with: a string, bytes or a path; None for what starts nothing."""
+    as_path = getattr(type(value), "__fspath__", None)
+    if as_path is not None:
+        value = as_path(value)
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
 
 
 @functools.lru_cache(maxsize=256)
@@ -145,8 +157,8 @@ def _of_paths(event: SensorEvent, kind: str) -> tuple[Intent, ...]:
         kind = "read"
     found: dict[Intent, None] = {}
     for name in _PATH_ARGS:
-        value = event.args.get(name)
-        if isinstance(value, str) and value:
+        value = _text(event.args.get(name))
+        if value:
             found.update(dict.fromkeys(_path(kind, value, event.cwd, name, event.action)))
     return tuple(found)
 
@@ -154,8 +166,7 @@ def _of_paths(event: SensorEvent, kind: str) -> tuple[Intent, ...]:
 def _of_patch(event: SensorEvent) -> tuple[Intent, ...]:
     found: dict[Intent, None] = {}
     for name in ("input", "patch", "diff", "command"):
-        value = event.args.get(name)
-        text = value if isinstance(value, str) else ""
+        text = _text(event.args.get(name)) or ""
         for m in list(_PATCH_LINE.finditer(text[: 1 << 20]))[:_MAX_PATHS]:
             kind = "delete" if m.group(1) == "Delete" else "write"
             path = m.group(2) or m.group(3) or m.group(4)
