@@ -208,6 +208,8 @@ def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
             ) from None
         yield
     finally:
+        if sys.platform != "win32":
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child forked meanwhile has this descriptor too, and closing would not do
         os.close(fd)
 
 
@@ -215,7 +217,7 @@ def seen_state(path: Path) -> object:
     """A value that changes when a file does, None where it is missing; cheap enough to ask before each call."""
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from interlock.base.errors import InterlockError
+from interlock.engine.mutex import Mutex
 from interlock.engine.policy.model import Policy
 
 __all__ = ["LivePolicy"]
 
 _LOG: Final = logging.getLogger("interlock")
+_UNASKED: Final = object()  # a fingerprint that no source has
 
 
 class LivePolicy:
@@ -27,7 +28,7 @@ class LivePolicy:
     def __init__(self, load: Callable[[], Policy], fingerprint: Callable[[], object]) -> None:
         self._load = load
         self._fingerprint = fingerprint
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._seen = fingerprint()  # before loading: a change during the load is then seen at the next refresh
         self._state = (load(), 1)
         self._trouble: InterlockError | None = None
@@ -50,26 +51,36 @@ class LivePolicy:
         return self._trouble
 
     def refresh(self) -> None:
-        """Take over a changed source; cheap where nothing changed."""
+        """Take over a changed source; cheap where nothing changed. Whoever calls while it loads waits for it."""
         try:
             if self._fingerprint() == self._seen:
                 return
             with self._mutex:
                 now = self._fingerprint()
                 if now != self._seen:
-                    self._seen = now
                     self._swap()
-        except InterlockError as e:
-            self._trouble = e
+                    self._seen = now
+        except Exception as e:  # noqa: BLE001 - the source cannot be asked: the last good policy stays
+            self._seen, self._trouble = _UNASKED, _as_ours(e)
 
     def _swap(self) -> None:
         try:
             policy = self._load()
-        except InterlockError as e:
-            self._trouble = e
-            _LOG.error("policy not reloaded, the last good one stays in force: %s", e)
+        except Exception as e:  # noqa: BLE001 - whatever is wrong with the new one, the last good one stays
+            self._trouble = _as_ours(e)
+            _LOG.error("policy not reloaded, the last good one stays in force: %s", self._trouble)
             return
         self._trouble = None
         old, epoch = self._state
         if policy.digest != old.digest:
             self._state = (policy, epoch + 1)
+
+
+class _Unloadable(InterlockError):
+    """A source that fails in a way of its own."""
+
+    code = "bad-policy"
+
+
+def _as_ours(e: Exception) -> InterlockError:
+    return e if isinstance(e, InterlockError) else _Unloadable(f"the policy's source fails with {type(e).__name__}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -29,6 +28,7 @@ from interlock.base.files import (
     sync_dir,
     unstamped,
 )
+from interlock.engine.mutex import Mutex
 from interlock.engine.receipts import (
     MAX_LINE,
     BadChain,
@@ -80,7 +80,7 @@ class InMemorySink:
     def __init__(self, *, key: bytes | None = None) -> None:
         self._keys = ReceiptKeys(os.urandom(_KEY_SIZE) if key is None else key)
         self._receipts: list[Receipt] = []
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -114,7 +114,7 @@ class FileSink:
         self._path = Path(path).absolute()
         self._lock = _beside(self._path, ".lock")
         self._fsync = fsync
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         if not self._path.parent.exists():
             private_dir(self._path.parent)
         with self._writing():

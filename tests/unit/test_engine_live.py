@@ -184,3 +184,70 @@ def test_a_policy_source_gone_bad_is_a_weakness() -> None:
     source.version, source.bad = 2, True
     guard.live.refresh()
     assert "reload" in {row.name for row in attest(guard) if row.weakens}
+
+
+def test_a_source_that_fails_in_a_way_of_its_own_leaves_the_last_good_policy() -> None:
+    source = Source()
+    live = LivePolicy(source.load, lambda: source.version)
+    before = live.state
+
+    def broken() -> Policy:
+        raise RecursionError
+
+    live._load = broken
+    source.version = 2
+    live.refresh()
+    assert live.state == before
+    assert live.trouble is not None
+    assert "RecursionError" in str(live.trouble)
+
+
+def test_a_source_that_could_not_be_asked_is_loaded_again_once_it_can() -> None:
+    source = Source()
+    asked: list[Exception] = [ValueError(), BadInput("is away")]
+
+    def fingerprint() -> object:
+        if source.bad:
+            raise asked.pop()
+        return source.version
+
+    live = LivePolicy(source.load, fingerprint)
+    source.bad = True
+    live.refresh()
+    live.refresh()
+    troubled = live.trouble
+    source.bad = False
+    live.refresh()
+    assert troubled is not None
+    assert live.trouble is None
+    assert live.epoch == 1
+
+
+def test_whoever_calls_while_a_change_loads_gets_the_change() -> None:
+    source, loading, go_on = Source(), threading.Event(), threading.Event()
+    live = LivePolicy(source.load, lambda: source.version)
+
+    def slow() -> Policy:
+        loading.set()
+        assert go_on.wait(10)
+        return source.load()
+
+    live._load = slow
+    source.version, source.digest = 2, "two"
+    first = threading.Thread(target=live.refresh)
+    first.start()
+    assert loading.wait(10)
+    seen: list[str] = []
+
+    def call() -> None:
+        live.refresh()
+        seen.append(live.current.digest)
+
+    second = threading.Thread(target=call)
+    second.start()
+    second.join(0.05)
+    assert not seen
+    go_on.set()
+    first.join()
+    second.join()
+    assert seen == ["two"]

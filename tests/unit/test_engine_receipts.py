@@ -343,3 +343,36 @@ def test_kill_9_loses_no_receipt_that_was_acknowledged(tmp_path: Path, after: in
     assert verify_file(path).count > len(acknowledged)
     kept = path.read_text()
     assert all(mac in kept for mac in acknowledged)
+
+
+_FORKS = """
+import os, signal, sys, threading
+from interlock import enforce_tool_call, install, FileSink
+install(sink=FileSink(sys.argv[1], fsync=False))
+stop = threading.Event()
+def busy():
+    while not stop.is_set():
+        enforce_tool_call("t", {})
+thread = threading.Thread(target=busy)
+thread.start()
+ended = []
+for _ in range(12):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        enforce_tool_call("child", {})
+        os._exit(0)
+    ended.append(os.waitpid(child, 0)[1])
+stop.set()
+thread.join()
+assert not any(ended), ended
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_amid_another_thread_s_append_stops_neither_parent_nor_child(tmp_path: Path) -> None:
+    path = tmp_path / "receipts"
+    words = [sys.executable, "-W", "ignore", "-c", _FORKS, str(path)]
+    done = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert verify_file(path).count >= 12
