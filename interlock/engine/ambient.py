@@ -47,6 +47,9 @@ class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`
     __slots__ = ("id", "parent_principal", "principal")
 
     def __init__(self, principal: str | None = None, parent_principal: str | None = None) -> None:
+        given: tuple[object, ...] = (principal, parent_principal)
+        if not all(isinstance(name, str | None) for name in given):
+            raise TypeError("a principal is a string or None")
         outer = _SPAN.get() if principal is None else None
         self.id: Final[str] = os.urandom(8).hex()
         self.principal: Final[str | None] = outer.principal if outer else principal

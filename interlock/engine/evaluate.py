@@ -17,7 +17,7 @@ from typing import Final
 
 from interlock.base.errors import one_line
 from interlock.engine.decision import Decision, Verdict
-from interlock.engine.event import SensorEvent
+from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.payload import FrozenDict, frozen, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy, Rule
 
@@ -46,8 +46,11 @@ class Outcome:
 def evaluate(policy: Policy, event: SensorEvent) -> Outcome:
     """Fold the rules of a policy over one event; the event and its arguments are never changed.
 
-    Raises: NotCanonical, where the arguments are nested too deeply to be judged at all.
+    Raises: NotCanonical, where the arguments are nested too deeply to be judged at all; ValueError, for a phase that
+    does not exist, for no rule would see it.
     """
+    if event.phase not in PHASES:
+        raise ValueError(f"event.phase is {event.phase!r}; it can be {' or '.join(map(repr, PHASES))}")
     fold = _Fold(replace(event, args=frozen_mapping(event.args)))
     for rule in policy.rules:
         if rule.phase != event.phase:
@@ -147,6 +150,7 @@ def _checked(said: object, event: SensorEvent) -> Decision | None:
         raise _Invalid(f"returned a {type(said).__name__}, not a Decision")
     if not isinstance(said.verdict, Verdict):
         raise _Invalid("gave a verdict that does not exist")
+    _demand_words(said)
     if said.verdict is not Verdict.MODIFY:
         return said
     if event.phase == "result":
@@ -155,3 +159,13 @@ def _checked(said: object, event: SensorEvent) -> Decision | None:
     elif not isinstance(said.modified_args, Mapping) or not all(isinstance(k, str) for k in said.modified_args):
         raise _Invalid("rewrote a call without arguments to set; use Decision.modify")
     return said
+
+
+def _demand_words(said: Decision) -> None:
+    """Raises: _Invalid, where a decision's texts are none: they are shown and go into receipts."""
+    if not isinstance(said.reason, str):
+        raise _Invalid(f"gave a reason that is a {type(said.reason).__name__}, not a text")
+    if not all(isinstance(name, str | None) for name in (said.policy_id, said.attributed_to)):
+        raise _Invalid("gave a policy_id or attributed_to that is neither a text nor None")
+    if not isinstance(said.evidence, Mapping | None):
+        raise _Invalid("gave evidence that is neither a mapping nor None")

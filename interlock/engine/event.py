@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal, get_args
 
-__all__ = ["Phase", "SensorEvent", "frozen_args"]
+__all__ = ["PHASES", "Phase", "SensorEvent", "frozen_args"]
 
 Phase = Literal["call", "result"]
+PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 
 
 @dataclass(frozen=True, slots=True)

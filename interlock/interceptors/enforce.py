@@ -18,7 +18,7 @@ from interlock.engine.ambient import Installed, current_span, installed
 from interlock.engine.approvals import ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, evaluate
-from interlock.engine.event import Phase, SensorEvent
+from interlock.engine.event import PHASES, Phase, SensorEvent
 from interlock.engine.payload import frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
@@ -85,14 +85,15 @@ def decide(event: SensorEvent) -> Outcome:
 
     Never raises Blocked: what would be one, a receipt that cannot be written included, is an Outcome that blocks.
     A missing call id, time or span is filled in.
-    Raises: RuntimeError where no guard is installed.
+    Raises: RuntimeError where no guard is installed; TypeError, ValueError for what is no event.
     """
+    _check_event(event)
     guard = installed()
     started = time.perf_counter_ns()
     event = _completed(event)
     outcome, policy, epoch, encoded = _judged(guard, event, event.args)
     settled = Settled(_HANDED_OVER[outcome.decision.verdict])
-    failure = _record(guard, _receipt(guard, outcome, settled, policy, epoch, started), encoded)
+    failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
     if failure is not None:
         return replace(outcome, decision=_no_receipt(failure), cause=failure, decider=None)
     _tell(guard, event, outcome.decision)
@@ -108,6 +109,7 @@ def _event(
     name: str, phase: Phase, principal: str | None, parent_principal: str | None, cwd: str | None, call_id: str | None
 ) -> SensorEvent:
     _check_name(name)
+    _check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
     return _completed(
         SensorEvent(
             action=name,
@@ -121,9 +123,24 @@ def _event(
     )
 
 
+def _check_event(event: SensorEvent) -> None:
+    _check_name(event.action)
+    _check_args(event.args)
+    if event.phase not in PHASES:
+        raise ValueError(f"a phase is {' or '.join(map(repr, PHASES))}")
+    names = ("principal", "parent_principal", "span_id", "call_id", "cwd")
+    _check_texts(**{name: getattr(event, name) for name in names})
+
+
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError("a tool's name is a string that is not empty")
+
+
+def _check_texts(**texts: object) -> None:
+    for name, text in texts.items():
+        if not isinstance(text, str | None):
+            raise TypeError(f"{name} is a string or None, not a {type(text).__name__}")
 
 
 def _check_args(args: object) -> None:
@@ -151,7 +168,7 @@ def _through(event: SensorEvent, original: object, enforcement: Enforcement) -> 
     settled = settle(outcome, original, enforcement=enforcement, approve=lambda o: ask(guard.approver, o))
     if settled.approval is not None and settled.refusal is None:
         settled = _unchanged(settled, event, original, encoded)
-    failure = _record(guard, _receipt(guard, outcome, settled, policy, epoch, started), encoded)
+    failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
     if failure is not None and enforcement == "blocking":
         raise Blocked(_no_receipt(failure), event.action) from failure
     _tell(guard, _with_payload(event, original, outcome), outcome.decision)
@@ -192,7 +209,7 @@ def _unreadable(event: SensorEvent, error: Exception) -> Outcome:
 def _encodes(value: object) -> bool:
     try:
         encode(value)
-    except NotCanonical:
+    except Exception:  # noqa: BLE001 - as in _judged: whatever a value of the caller's own raises when read
         return False
     return True
 
@@ -201,7 +218,7 @@ def _unchanged(settled: Settled, event: SensorEvent, original: object, encoded: 
     """While a person decides, time passes: what they approved is what goes on, or nothing does."""
     try:
         same = encode(_payload(event.phase, original)) == encoded
-    except NotCanonical:
+    except Exception:  # noqa: BLE001 - as in _judged
         same = False
     if same:
         return settled
@@ -216,9 +233,7 @@ def _with_payload(event: SensorEvent, original: object, outcome: Outcome) -> Sen
     return replace(event, args=_payload(event.phase, original))
 
 
-def _receipt(
-    guard: Installed, outcome: Outcome, settled: Settled, policy: Policy, epoch: int, started_ns: int
-) -> Receipt:
+def _receipt(outcome: Outcome, settled: Settled, policy: Policy, epoch: int, started_ns: int) -> Receipt:
     event, decision, rule, approval = outcome.event, outcome.decision, outcome.decider, settled.approval
     return Receipt(
         ts_us=event.ts_us,

@@ -378,3 +378,55 @@ def test_every_verdict_has_an_ending() -> None:
         outcome = Outcome(Decision(verdict, "r"), SensorEvent("t", {}))
         settled = settle(outcome, {}, enforcement="blocking", approve=lambda o: Approval(False, note="no"))
         assert (settled.refusal is None) == (verdict in (Verdict.ALLOW, Verdict.MODIFY))
+
+
+class _Unreadable(int):
+    """A number that fails when it is read; its text would show its value."""
+
+    def __int__(self) -> int:
+        raise ZeroDivisionError
+
+
+def _released() -> memoryview:
+    view = memoryview(b"x")
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize("value", [_Unreadable(3), _released()])
+def test_a_value_that_fails_when_it_is_read_blocks_and_leaves_a_receipt(value: object, sink: InMemorySink) -> None:
+    install(sink=sink)
+    with pytest.raises(Blocked) as caught:
+        enforce_tool_call("t", {"plain": 1, "odd": value})
+    assert caught.value.policy_id == UNREADABLE
+    assert caught.value.attributed_to == "odd"
+    assert sink.receipts[-1].outcome == "blocked"
+
+
+@pytest.mark.parametrize("name", ["principal", "parent_principal", "cwd", "call_id"])
+def test_a_name_that_is_no_text_is_the_caller_s_misuse(name: str, sink: InMemorySink) -> None:
+    install(sink=sink)
+    with pytest.raises(TypeError, match=name):
+        enforce_tool_call("t", {}, **cast(Any, {name: 5}))
+    with pytest.raises(TypeError, match=name):
+        decide(SensorEvent("t", {}, **cast(Any, {name: 5})))
+    assert not sink.receipts
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (SensorEvent(cast(Any, 5), {}), TypeError),
+        (SensorEvent("t", cast(Any, None)), TypeError),
+        (SensorEvent("t", {}, phase=cast(Any, "call2")), ValueError),
+    ],
+)
+def test_the_lower_door_takes_no_event_that_no_rule_would_see(event: SensorEvent, error: type[Exception]) -> None:
+    install(policy="builtin:coding-agent")
+    with pytest.raises(error):
+        decide(event)
+
+
+def test_a_span_takes_no_principal_that_is_no_text() -> None:
+    with pytest.raises(TypeError, match="principal"):
+        span(principal=cast(Any, 3))

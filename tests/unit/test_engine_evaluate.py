@@ -283,3 +283,25 @@ def test_thawing_undoes_freezing(value: object) -> None:
     assert seen == value
     assert thawed(seen) == value
     assert not isinstance(thawed(seen), FrozenDict | FrozenList)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision.block(cast(Any, 5)),
+        Decision.block("no", policy_id=cast(Any, 7)),
+        Decision.block("no", attributed_to=cast(Any, object())),
+        Decision.escalate("ask", evidence=cast(Any, 3)),
+        Decision.modify({"x": 2}, reason=cast(Any, None)),
+    ],
+)
+def test_a_decision_whose_texts_are_none_blocks_in_the_rule_s_name(decision: Decision) -> None:
+    outcome = judge(said(decision))
+    assert outcome.decision.verdict is Verdict.BLOCK
+    assert outcome.decision.policy_id == "<lambda>"
+    assert "gave" in outcome.decision.reason
+
+
+def test_a_phase_that_no_rule_sees_is_never_allowed() -> None:
+    with pytest.raises(ValueError, match="phase"):
+        evaluate(Policy((), ""), SensorEvent("t", {}, phase=cast(Any, "call2")))
