@@ -45,6 +45,7 @@ CODES: Final[dict[str, int]] = {
     "too-large": EXIT_REFUSED,
     "not-found": EXIT_REFUSED,
     "conflict": EXIT_REFUSED,
+    "not-allowed": EXIT_REFUSED,
     # the log and the commons
     "split-view": EXIT_REFUSED,
     "rollback": EXIT_REFUSED,

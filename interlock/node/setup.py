@@ -26,8 +26,8 @@ from interlock.commons.signers import read_key
 from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
-from interlock.dap.tokens import TokenTable, token_hash
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.tokens import TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.note import NoteSigner
 
@@ -42,7 +42,6 @@ __all__ = [
     "make_log",
     "make_witness",
     "put_task",
-    "read_hashes",
     "read_signer",
     "read_tokens",
     "write_settings",
@@ -147,14 +146,14 @@ def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: R
 
 def add_token(path: Path, name: str, token: str) -> None:
     """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
-    tokens = read_hashes(path) if path.exists() else {}
+    tokens = _hashes(path) if path.exists() else {}
     replace(path, stamped(_TOKENS_FORMAT, 1, {"tokens": {**tokens, name: token_hash(token)}}))
 
 
 def read_tokens(path: Path) -> TokenTable:
     """Raises: BadState, NewerFormat."""
     try:
-        return TokenTable(read_hashes(path))
+        return TokenTable(_hashes(path))
     except ValueError as e:
         raise BadState(str(e), where=str(path)) from None
 
@@ -172,7 +171,7 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | int]) ->
     replace(path, ("\n".join(lines) + "\n").encode("utf-8"))
 
 
-def read_hashes(path: Path) -> dict[str, str]:
+def _hashes(path: Path) -> dict[str, str]:
     """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
     tokens = unstamped(read_bounded(path, _LIMIT), _TOKENS_FORMAT, 1, where=str(path)).get("tokens")
     if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):

@@ -24,7 +24,7 @@ from interlock.dap.shares import KeyRing
 from interlock.node.config import ServeConfig
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import aggregate, commons, log, mirror, witness
-from interlock.node.setup import LOG_POLICY, make_hpke_key, read_hashes, read_signer, read_tokens
+from interlock.node.setup import LOG_POLICY, make_hpke_key, read_signer, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
@@ -67,9 +67,9 @@ def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     origin = next((p.key.name for p in policy.logs if p.key.public == key.verifier.public), None)
     if origin is None:
         raise BadState("names no log with the key of log.key", where=str(config.directory / LOG_POLICY))
-    tokens = [bytes.fromhex(h) for h in read_hashes(config.directory / "add-tokens.json").values()]
+    tokens = read_tokens(config.directory / "add-tokens.json")
     with open_log(private_dir(config.directory / "log"), NoteSigner(origin, key)) as opened:
-        yield log.app(opened, policy, tokens_sha256=tokens)
+        yield log.app(opened, policy, tokens=tokens)
 
 
 @contextlib.contextmanager

@@ -14,13 +14,13 @@ from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.shares import KeyRing
 from interlock.dap.taskfile import load_key
-from interlock.dap.tokens import TokenTable, token_hash
 from interlock.node.http import Listen, serve
 from interlock.node.parties import HttpExchange
 from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.tokens import TokenTable, token_hash
 from tests.unit.dap_world import vdaf_of
 
 TOKEN = "one-token-for-all-of-this-test"

@@ -22,11 +22,11 @@ from interlock.dap.leader import Leader
 from interlock.dap.messages import Interval, Report
 from interlock.dap.shares import HpkeKey, KeyRing, new_key
 from interlock.dap.task import AggregatorTask, Task, task_of, verify_key_of
-from interlock.dap.tokens import TokenTable, token_hash
 from interlock.node.parties import HttpExchange
 from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
+from interlock.node.tokens import TokenTable, token_hash
 from tests.unit.dap_world import VDAF, configuration, vdaf_of
 
 LONG = 10**6  # seconds: no test on the real clock ever sees its bucket end

@@ -15,11 +15,9 @@ from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, NewerFormat
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Extension, HpkeConfig, Interval, TaskConfiguration
-from interlock.dap.problems import DapProblem
 from interlock.dap.shares import new_key, time_error
 from interlock.dap.task import AggregatorTask, TaskRefused, new_configuration, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key, dump_task, load_key, load_task
-from interlock.dap.tokens import TokenTable, token_hash
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
@@ -190,30 +188,6 @@ def test_a_folder_of_tasks_is_a_live_mapping(tmp_path: Path) -> None:
     path.rename(path.with_name("00" * 32 + ".task.json"))
     with pytest.raises(BadState, match="another task"):
         tasks[bytes(32)]
-
-
-def test_a_token_is_kept_as_a_hash_and_found_by_its_bearer() -> None:
-    token = "a-token-of-some-length"
-    table = TokenTable({"acme": token_hash(token), "globex": token_hash("another-token-entirely")})
-    assert table.name_of(f"Bearer {token}") == "acme"
-    assert table.name_of(f"bearer {token}") == "acme"
-    assert token not in str(vars(table))
-
-
-@pytest.mark.parametrize(
-    ("header", "status"), [(None, 401), ("", 401), ("Basic x", 401), ("Bearer ", 401), ("Bearer x", 403)]
-)
-def test_without_a_token_of_ours_nothing_opens(header: str | None, status: int) -> None:
-    with pytest.raises(DapProblem) as caught:
-        TokenTable({"acme": token_hash("a-token-of-some-length")}).name_of(header)
-    assert caught.value.status == status
-
-
-def test_tokens_that_can_be_guessed_or_stand_in_the_clear_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 16"):
-        token_hash("short")
-    with pytest.raises(ValueError, match="not kept as a SHA-256"):
-        TokenTable({"acme": "a-token-of-some-length"})
 
 
 def test_no_repr_shows_a_key() -> None:

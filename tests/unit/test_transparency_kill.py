@@ -31,6 +31,7 @@ import httpx
 from interlock.base.clock import SystemClock
 from interlock.node.http import Listen, serve
 from interlock.node.roles import log, witness
+from interlock.node.tokens import TokenTable, token_hash
 from interlock.transparency.log import open_log
 from interlock.transparency.witness import Witness
 from tests.unit.test_transparency_kill import COSIGNER, POLICY, SIGNER
@@ -38,7 +39,7 @@ home = Path(sys.argv[1])
 cosigning = witness.app(Witness(home / "witness", COSIGNER, {SIGNER.name: [SIGNER.key]}, SystemClock()))
 client = httpx.AsyncClient(transport=httpx.ASGITransport(cosigning))
 with open_log(home / "log", SIGNER) as held:
-    app = log.app(held, POLICY, tokens_sha256=[log.token_digest("token")], client=client)
+    app = log.app(held, POLICY, tokens=TokenTable({"publisher": token_hash("a-token-of-some-length")}), client=client)
     serve(app, Listen(), ready=lambda url: print(url, flush=True))
 """
 
@@ -58,7 +59,7 @@ def test_kill_9_of_a_served_log_takes_back_no_proof(tmp_path: Path) -> None:
         assert child.stdout is not None
         with child.stdout, http_client() as client:
             url = child.stdout.readline().strip()
-            post = HttpPoster(f"{url}/add", max_length=MAX_PROOF_FILE, token="token", client=client)
+            post = HttpPoster(f"{url}/add", max_length=MAX_PROOF_FILE, token="a-token-of-some-length", client=client)
             # The entry whose answer the kill may have eaten is sent again, then others until the next kill.
             proofs[version] = submit(entry(version), POLICY, post)
             view.refresh(HttpFetcher(url, client))

@@ -17,6 +17,7 @@ from interlock.base.fetch import HttpPoster, TooLarge, Unreachable
 from interlock.base.keys import Ed25519Signer
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
+from interlock.node.tokens import TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner, parse_checkpoint
 from interlock.transparency.entry import LogEntry
 from interlock.transparency.follow import LogView
@@ -32,7 +33,7 @@ from tests.unit.memory_fetcher import MemoryFetcher
 ORIGIN = "log.example/packs"
 SIGNER = NoteSigner(ORIGIN, Ed25519Signer(b"\x01" * 32))
 COSIGNERS = {f"w{i}": Cosigner(f"witness.example/w{i}", Ed25519Signer(bytes([0x10 + i]) * 32)) for i in range(3)}
-TOKEN = "a-token"
+TOKEN = "a-token-of-some-length"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -81,7 +82,11 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
     with open_log(root / "log", SIGNER) as log:
         outward = httpx.AsyncClient(transport=mesh)
         app = log_role.app(
-            log, rule or policy(), tokens_sha256=[log_role.token_digest(TOKEN)], client=outward, witness_timeout_s=0.2
+            log,
+            rule or policy(),
+            tokens=TokenTable({"publisher": token_hash(TOKEN)}),
+            client=outward,
+            witness_timeout_s=0.2,
         )
         async with outward, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://log") as client:
             yield client
@@ -136,14 +141,9 @@ def test_static_files_have_the_types_and_cache_headers_of_the_specification(tmp_
 
 def test_only_the_holder_of_the_token_adds(tmp_path: Path) -> None:
     async def scene(client: httpx.AsyncClient, mesh: Mesh) -> None:
-        for header in (
-            {},
-            {"Authorization": TOKEN},
-            {"Authorization": "Bearer x"},
-            {"Authorization": f"Basic {TOKEN}"},
-        ):
-            answer = await client.post("/add", content=entry(), headers=header)
-            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        for authorization, status in (("", 401), (TOKEN, 401), ("Bearer x", 403), (f"Basic {TOKEN}", 401)):
+            answer = await client.post("/add", content=entry(), headers={"Authorization": authorization})
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (status, "Bearer")
         assert mesh.requests == []
         assert (await client.get("/add")).status_code == 405
 
@@ -301,7 +301,7 @@ def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_wit
         mesh.down = set(COSIGNERS)
         with open_log(tmp_path / "log", SIGNER) as log:
             outward = httpx.AsyncClient(transport=mesh)
-            app = log_role.app(log, policy(), tokens_sha256=[b"\x00" * 32], client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens=TokenTable({}), client=outward, witness_timeout_s=1)
             async with app.router.lifespan_context(app):
                 await until(lambda: len(mesh.requests) >= 6)
                 assert log.published_size == 0

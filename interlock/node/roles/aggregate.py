@@ -33,8 +33,8 @@ from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url, to_b64url
-from interlock.dap.tokens import TokenTable
 from interlock.node.http import BodyTooLarge, body_of
+from interlock.node.tokens import NotAllowed, TokenTable
 
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
 
@@ -180,8 +180,10 @@ def _route(path: str, handler: Handler, *methods: str) -> Route:
         try:
             return await handler(request)
         except DapProblem as e:
-            headers = {"www-authenticate": "Bearer"} if e.status == 401 else {}
-            return Response(e.document(), e.status, headers, MEDIA_TYPE)
+            return Response(e.document(), e.status, media_type=MEDIA_TYPE)
+        except NotAllowed as e:
+            problem = DapProblem(None, e.what, status=e.status)
+            return Response(problem.document(), e.status, {"www-authenticate": "Bearer"}, MEDIA_TYPE)
         except BodyTooLarge as e:
             return Response(DapProblem(None, e.what, status=413).document(), 413, media_type=MEDIA_TYPE)
         except InterlockError as e:

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final
 
 import httpx
@@ -29,6 +27,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature
 from interlock.node.http import BodyTooLarge, body_of
+from interlock.node.tokens import NotAllowed, TokenTable
 from interlock.transparency.checkpoint import CosignatureVerifier, parse_checkpoint
 from interlock.transparency.entry import parse_entry
 from interlock.transparency.log import Log
@@ -38,7 +37,7 @@ from interlock.transparency.text import decimal
 from interlock.transparency.tiles import MAX_ENTRY_SIZE, parse_path
 from interlock.transparency.witness import add_checkpoint_request, parse_cosignatures, parse_size
 
-__all__ = ["Cosigners", "WitnessRefused", "app", "token_digest"]
+__all__ = ["Cosigners", "WitnessRefused", "app"]
 
 logger = logging.getLogger("interlock.log")
 
@@ -55,11 +54,6 @@ class WitnessRefused(InterlockError):
     """A witness that did not cosign, and why."""
 
     code = "no-quorum"
-
-
-def token_digest(token: str) -> bytes:
-    """What the log keeps of its bearer token: SHA-256, 32 bytes (a token is random, so no salt is needed)."""
-    return hashlib.sha256(token.encode("utf-8")).digest()
 
 
 class Cosigners:
@@ -155,10 +149,10 @@ async def _cancelled(tasks: set[asyncio.Task[Signature]]) -> None:
 class _Role:
     """The handlers; each translates HTTP and leaves the work to Log."""
 
-    def __init__(self, log: Log, policy: TlogPolicy, tokens_sha256: Sequence[bytes], cosigners: Cosigners) -> None:
+    def __init__(self, log: Log, policy: TlogPolicy, tokens: TokenTable, cosigners: Cosigners) -> None:
         self._log = log
         self._policy = policy
-        self._tokens_sha256 = tuple(tokens_sha256)
+        self._tokens = tokens
         self._cosigners = cosigners
         self._turn = asyncio.Lock()
 
@@ -186,8 +180,7 @@ class _Role:
         return _text(await asyncio.to_thread(self._proof, index, note))
 
     async def add(self, request: Request) -> Response:
-        if not self._authorised(request):
-            return _problem(401, "a bearer token of this log is needed", {"WWW-Authenticate": "Bearer"})
+        self._tokens.name_of(request.headers.get("authorization"))
         entry = await body_of(request, MAX_ENTRY_SIZE)
         if not entry:
             raise Malformed("an entry is not empty")
@@ -236,11 +229,6 @@ class _Role:
     def _proof(self, index: int, note: bytes) -> bytes:
         return self._log.prove(index, note).data
 
-    def _authorised(self, request: Request) -> bool:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        found = [hmac.compare_digest(token_digest(token), known) for known in self._tokens_sha256]
-        return kind.lower() == "bearer" and any(found)
-
 
 def _text(data: bytes) -> Response:
     return Response(data, media_type="text/plain; charset=utf-8", headers={"Cache-Control": "no-store"})
@@ -256,6 +244,8 @@ def _refused(_request: Request, e: Exception) -> Response:
         return _problem(413, e.what)
     if isinstance(e, Malformed):
         return _problem(400, e.what)
+    if isinstance(e, NotAllowed):
+        return _problem(e.status, e.what, {"WWW-Authenticate": "Bearer"})
     if isinstance(e, NoQuorum):
         logger.warning("no quorum: %s", e.what)
         return _problem(503, str(e), {"Retry-After": "5"})
@@ -267,19 +257,17 @@ def app(
     log: Log,
     policy: TlogPolicy,
     *,
-    tokens_sha256: Sequence[bytes],
+    tokens: TokenTable,
     client: httpx.AsyncClient | None = None,
     witness_timeout_s: float = WITNESS_TIMEOUT_S,
 ) -> Starlette:
     """The log's application. `policy` names this log, its witnesses with their URLs, and the quorum.
 
-    The caller holds `log` open for as long as the application runs, and keeps of each publisher's token its
-    `token_digest` only; several may be in use, so that a token can be rotated.
+    The caller holds `log` open for as long as the application runs. `tokens` are those of its publishers; several may
+    be in use, so that one can be rotated.
     """
-    if not tokens_sha256 or any(len(t) != hashlib.sha256().digest_size for t in tokens_sha256):
-        raise ValueError("tokens_sha256 are SHA-256 digests, one at least")
     http = client or httpx.AsyncClient(timeout=witness_timeout_s, follow_redirects=False, trust_env=False)
-    role = _Role(log, policy, tokens_sha256, Cosigners(log, policy, http, witness_timeout_s))
+    role = _Role(log, policy, tokens, Cosigners(log, policy, http, witness_timeout_s))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
