@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from interlock.base.clock import Clock
-from interlock.base.codec import Malformed
 from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
 from interlock.dap.drafts import ReportError, Role
@@ -28,7 +27,7 @@ from interlock.dap.jobs import (
     VerifyResp,
 )
 from interlock.dap.messages import Interval
-from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
 from interlock.dap.shares import KeyRing, ReportRejected, Rng, open_input_share, seal_aggregate_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
@@ -126,10 +125,7 @@ class Helper:
         stored = self._storage.answer(task_id, AGGREGATE_SHARE, share_id)
         if stored is not None:
             return Resource(share_id, stored)
-        try:
-            request = AggregateShareReq.decode(body)
-        except Malformed as e:
-            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        request = decoded(AggregateShareReq.decode, body, task_id)
         interval = _selected(held.task, request)
 
         def respond(batch: Batch) -> bytes:
@@ -142,16 +138,13 @@ class Helper:
         task_of_id(self._tasks, task_id)
         answer = self._storage.answer(task_id, AGGREGATE_SHARE, share_id)
         if answer is None:
-            raise DapProblem(None, "no aggregate share has this id here", task_id=task_id, status=404)
+            raise missing("aggregate share", task_id)
         return Resource(share_id, answer)
 
     def _checked_job(self, held: AggregatorTask, body: bytes) -> AggregationJobInitReq:
         """The conditions of 4.5.3.2 that fail the whole job."""
         task = held.task
-        try:
-            request = AggregationJobInitReq.decode(body)
-        except Malformed as e:
-            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task.task_id) from None
+        request = decoded(AggregationJobInitReq.decode, body, task.task_id)
         check_extensions(task, request.extensions, ProblemType.INVALID_MESSAGE)
         if request.agg_param:
             kind = ProblemType.INVALID_AGGREGATION_PARAMETER

@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from interlock.base.clock import Clock
-from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.dap.batches import check_collection
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.helper import Resource, task_of_id
 from interlock.dap.jobs import CollectionJobReq
 from interlock.dap.messages import Report, UploadErrors, UploadRequest
-from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
 from interlock.dap.shares import KeyRing, ReportRejected, open_input_share
 from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
 from interlock.dap.task import AggregatorTask
@@ -79,10 +78,7 @@ class Leader:
         With `member`, each member has one report a bucket that counts; so a sum is a number of members.
         """
         held = task_of_id(self._tasks, task_id)
-        try:
-            request = UploadRequest.decode(body)
-        except Malformed as e:
-            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        request = decoded(UploadRequest.decode, body, task_id)
         refusals = [self._refusal(held, report) for report in request.reports]
         new = [
             NewReport(report.metadata.report_id, report.metadata.time, report.encode(), member)
@@ -97,10 +93,7 @@ class Leader:
     def process_collection_init(self, task_id: bytes, body: bytes) -> Resource:
         """CollectionJobReq -> CollectionJobResp, once the driver has made it."""
         held = task_of_id(self._tasks, task_id)
-        try:
-            request = CollectionJobReq.decode(body)
-        except Malformed as e:
-            raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+        request = decoded(CollectionJobReq.decode, body, task_id)
         interval = check_collection(held.task, request)
         job_id = held.resource_id(COLLECTION_JOB, body)
         return _shown(task_id, self._storage.open_collection(task_id, job_id, body, interval))
@@ -110,7 +103,7 @@ class Leader:
         task_of_id(self._tasks, task_id)
         job = self._storage.collection(task_id, job_id)
         if job is None:
-            raise DapProblem(None, "no collection job has this id here", task_id=task_id, status=404)
+            raise missing("collection job", task_id)
         return _shown(task_id, job)
 
     def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:

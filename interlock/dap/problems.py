@@ -10,16 +10,28 @@ import base64
 import binascii
 import enum
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 
-__all__ = ["MEDIA_TYPE", "URN", "DapProblem", "ProblemType", "from_b64url", "problem_type", "to_b64url"]
+__all__ = [
+    "MEDIA_TYPE",
+    "URN",
+    "DapProblem",
+    "ProblemType",
+    "decoded",
+    "from_b64url",
+    "missing",
+    "problem_type",
+    "to_b64url",
+]
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:ietf:params:ppm:dap:error:"
+T = TypeVar("T")
 
 
 class ProblemType(enum.Enum):
@@ -69,6 +81,19 @@ class DapProblem(InterlockError):
         if self.task_id is not None:
             body["taskid"] = to_b64url(self.task_id)
         return json.dumps({**body, **self.extra}).encode("utf-8")
+
+
+def decoded(read: Callable[[bytes], T], body: bytes, task_id: bytes) -> T:
+    """A request, read. Raises: DapProblem, invalidMessage, where its bytes do not follow its format."""
+    try:
+        return read(body)
+    except Malformed as e:
+        raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task_id) from None
+
+
+def missing(what: str, task_id: bytes) -> DapProblem:
+    """The answer 404 for what DAP has no error type for."""
+    return DapProblem(None, f"no {what} has this id here", task_id=task_id, status=404)
 
 
 def problem_type(body: bytes) -> ProblemType | None:
