@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tests.arch.source import Module, modules
@@ -27,30 +29,46 @@ PURE = [
     "interlock.base.errors",
     "interlock.base.keys",
     "interlock.base.primitives",
+    "interlock.base.text",
+    "interlock.commons.ceremony",
+    "interlock.commons.channel",
+    "interlock.commons.consensus",
     "interlock.commons.grants",
     "interlock.commons.indicators",
+    "interlock.commons.journal",
+    "interlock.commons.layout",
     "interlock.commons.pack",
     "interlock.commons.resolve",
     "interlock.commons.rings",
     "interlock.commons.tally",
-    "interlock.dap.backend",
-    "interlock.dap.drafts",
-    "interlock.dap.hpke",
-    "interlock.dap.messages",
-    "interlock.dap.problems",
-    "interlock.dap.task",
-    "interlock.dap.vdaf.*",
+    "interlock.dap.*",
     "interlock.engine.analysis.*",
+    "interlock.engine.approvals",
     "interlock.engine.decision",
     "interlock.engine.detectors.*",
     "interlock.engine.evaluate",
     "interlock.engine.event",
+    "interlock.engine.payload",
+    "interlock.engine.policy.argpath",
+    "interlock.engine.policy.check",
     "interlock.engine.policy.conditions",
     "interlock.engine.policy.document",
+    "interlock.engine.policy.glob",
     "interlock.engine.policy.load",
+    "interlock.engine.policy.matching",
     "interlock.engine.policy.model",
+    "interlock.engine.policy.problems",
+    "interlock.engine.policy.regex",
+    "interlock.engine.policy.regex_automaton",
+    "interlock.engine.policy.regex_syntax",
+    "interlock.engine.policy.source",
+    "interlock.engine.posture",
+    "interlock.engine.receipts",
+    "interlock.engine.rules",
     "interlock.engine.settle",
     "interlock.interceptors.hooks.claude_code",
+    "interlock.interceptors.hooks.jsontext",
+    "interlock.interceptors.hooks.settings",
     "interlock.transparency.checkpoint",
     "interlock.transparency.entry",
     "interlock.transparency.merkle",
@@ -82,3 +100,14 @@ def test_a_pure_module_imports_nothing_that_reads_the_world(pattern: str) -> Non
         if i.target in IMPURE and (m.name, i.target) not in EXCEPTIONS
     ]
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize("pattern", PURE)
+def test_a_pure_module_opens_no_file(pattern: str) -> None:
+    opened = [
+        f"{m.name}:{node.lineno}"
+        for m in _matching(pattern)
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("open", "input", "print")
+    ]
+    assert not opened, opened

@@ -153,7 +153,7 @@ BAD_RULES: list[tuple[dict[str, object], str, str]] = [
     ),
     (
         rule(when={"detector": "network_egress", "params": {"allowed_hosts": 1}}),
-        "params.allowed_hosts",
+        "when.detector: params",
         "wrong type (int)",
     ),
     (rule(verdict="modify"), "fs.rm: mask", "needs a 'mask'"),
