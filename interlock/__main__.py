@@ -52,9 +52,22 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["hook"]:
         _hook(arguments[1:])
-    from interlock.node.cli.main import main as command_line
+    try:
+        from interlock.node.cli.main import main as command_line
 
-    return command_line(arguments)
+        return command_line(arguments)
+    except KeyboardInterrupt:
+        return _ended("stopped", 1)
+    except ImportError as e:
+        return _ended(_line(e), 2)
+    except Exception as e:  # noqa: BLE001 - the last edge, for what goes wrong before the command line stands
+        return _ended(_line(e), 3)
+
+
+def _ended(line: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        _write_all(2, f"interlock: {line}\n".encode("utf-8", "replace"))
+    return code
 
 
 def _hook(arguments: list[str]) -> NoReturn:

@@ -82,11 +82,10 @@ def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
 
 
 def _mesh_home() -> Path:
-    from interlock.base.settings import config_file, read_settings, state_dir
+    from interlock.base.settings import config_file, read_settings
+    from interlock.node.config import mesh_config
 
-    settings = read_settings(config_file())
-    home = settings.tables.get("mesh", {}).get("home")
-    return settings.beside(home) if isinstance(home, str) else state_dir() / "mesh"
+    return mesh_config(read_settings(config_file())).home
 
 
 class _PolicyFile:

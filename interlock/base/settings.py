@@ -17,7 +17,7 @@ from typing import Final
 from interlock.base.errors import InterlockError
 from interlock.base.files import os_reason
 
-__all__ = ["SECTIONS", "BadConfig", "Settings", "config_file", "read_settings", "state_dir"]
+__all__ = ["SECTIONS", "BadConfig", "Settings", "config_file", "home_dir", "read_settings", "state_dir"]
 
 # section -> who reads it
 SECTIONS: Final[dict[str, str]] = {
@@ -54,21 +54,35 @@ class Settings:
                 raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
             if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is int):
                 raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
+            if isinstance(value, str) and "\0" in value:
+                raise BadConfig("holds a null character", where=where)
         return values
 
     def beside(self, path: str) -> Path:
-        """A path that a setting names: `~` is the user's home, and what is relative starts at the file's folder."""
-        named = Path(path).expanduser()
+        """A path that a setting names: `~` is the user's home, and what is relative starts at the file's folder.
+
+        Raises: BadConfig, for the home of a user that is not known.
+        """
+        try:
+            named = Path(path).expanduser()
+        except RuntimeError:
+            raise BadConfig("names the home of a user that is not known", where=f"{self.path}: {path}") from None
         return named if self.path is None else self.path.parent / named
 
 
 def config_file(explicit: str | None = None) -> Path | None:
-    """The configuration file to read, or None where there is none and none was asked for."""
+    """The configuration file to read, or None where there is none and none was asked for.
+
+    Raises: BadConfig, where that cannot be told: a file that cannot be reached is never taken for a missing one.
+    """
     named = explicit or os.environ.get("INTERLOCK_CONFIG")
     if named:
         return Path(named)
     default = _config_dir() / "interlock.toml"
-    return default if default.exists() else None
+    try:
+        return default if default.exists() else None
+    except OSError as e:
+        raise BadConfig(f"cannot be read ({os_reason(e)})", where=str(default), fix="check who may read it") from None
 
 
 def read_settings(path: Path | None) -> Settings:
@@ -100,18 +114,29 @@ def state_dir() -> Path:
     if sys.platform == "win32":
         return _from_env("LOCALAPPDATA", "AppData/Local") / "interlock" / "state"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "interlock"
+        return home_dir() / "Library" / "Application Support" / "interlock"
     return _from_env("XDG_STATE_HOME", ".local/state") / "interlock"
+
+
+def home_dir() -> Path:
+    """The user's home. Raises: BadConfig, where the system knows none."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:
+        home = ""
+    if not os.path.isabs(home) or os.environ.get("HOME") == "":  # which Python would take for the root directory
+        raise BadConfig("is not the path of a home directory", where="HOME", fix="set HOME to an absolute path")
+    return Path(home)
 
 
 def _config_dir() -> Path:
     if sys.platform == "win32":
         return _from_env("APPDATA", "AppData/Roaming") / "interlock"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "interlock"
+        return home_dir() / "Library" / "Application Support" / "interlock"
     return _from_env("XDG_CONFIG_HOME", ".config") / "interlock"
 
 
 def _from_env(name: str, fallback: str) -> Path:
     value = os.environ.get(name, "")
-    return Path(value) if os.path.isabs(value) else Path.home() / fallback
+    return Path(value) if os.path.isabs(value) else home_dir() / fallback

@@ -115,7 +115,7 @@ class FileSink:
         self._lock = _beside(self._path, ".lock")
         self._fsync = fsync
         self._mutex = Mutex()
-        if not self._path.parent.exists():
+        if not os.path.exists(self._path.parent):  # false, not an error, where it cannot be reached
             private_dir(self._path.parent)
         with self._writing():
             self._keys = ReceiptKeys(self._own_key() if key is None else key)

@@ -15,11 +15,17 @@ from pathlib import Path
 import pytest
 
 from interlock.base.errors import InterlockError
+from interlock.base.files import NotWritable, replace
 from interlock.node.cli.hook import hook_command, register
 from tests.unit.hook_process import bash
 
 Run = Callable[..., int]
 ORIGINAL = b'{\n    "model" : "x",\n    "hooks": {"Stop": [ ]}\n}'
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -131,10 +137,6 @@ def test_without_a_terminal_it_needs_yes(run: Run, file: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(("said", "code"), [("y", 0), ("yes", 0), ("n", 2), ("", 2)])
 def test_at_a_terminal_it_asks(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setattr(sys, "stdin", Terminal(said + "\n"))
     assert run("--settings", str(file)) == code
     assert (file.read_bytes() == ORIGINAL) is (code == 2)
@@ -209,3 +211,50 @@ def test_the_installed_command_runs_from_any_folder(run: Run, file: Path, home: 
     )
     assert done.returncode == 0, done
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_a_settings_file_that_cannot_be_written_leaves_no_backup(
+    run: Run, file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes, **more: int) -> None:
+        if path == file:
+            raise NotWritable("cannot be written (No space left on device)", where=str(path))
+        replace(path, data, **more)
+
+    monkeypatch.setattr("interlock.node.cli.hook.replace", full)
+    assert run("--settings", str(file), "--yes") == 2
+    assert file.read_bytes() == ORIGINAL
+    assert not list((home / "state" / "interlock" / "hooks").iterdir())
+    monkeypatch.undo()
+
+
+def test_a_later_install_that_fails_keeps_the_backup_of_the_first(
+    run: Run, file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("--settings", str(file), "--yes") == 0
+    installed = file.read_bytes()
+
+    def full(path: Path, data: bytes, **more: int) -> None:
+        if path == file:
+            raise NotWritable("cannot be written (No space left on device)", where=str(path))
+        replace(path, data, **more)
+
+    with monkeypatch.context() as m:
+        m.setattr("interlock.node.cli.hook.replace", full)
+        assert run("--settings", str(file), "--yes", "--config", "other.toml") == 2
+    assert file.read_bytes() == installed
+    assert run("--settings", str(file), "--yes", "--uninstall") == 0
+    assert file.read_bytes() == ORIGINAL
+
+
+def test_a_file_that_changes_while_the_question_stands_is_left_alone(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(prompt: str) -> str:
+        file.write_bytes(b'{"other": 1}')
+        return "y"
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", answer)
+    assert run("--settings", str(file)) == 2
+    assert file.read_bytes() == b'{"other": 1}'

@@ -84,6 +84,8 @@ def checks(config: str | None, more: Sequence[Provider] = ()) -> Iterator[Row]:
             yield from provider(config)
         except InterlockError as e:
             yield _failed(provider.__name__.strip("_"), e)
+        except OSError as e:
+            yield Row(provider.__name__.strip("_"), "fail", f"{e.filename or 'the system'}: {os_reason(e)}")
 
 
 def _failed(check: str, e: InterlockError) -> Row:

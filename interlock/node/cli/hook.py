@@ -14,14 +14,15 @@ import os
 import shlex
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import interlock.__main__ as console
-from interlock.base.errors import EXIT_OK, EXIT_USAGE, BadInput
+from interlock.base.errors import EXIT_OK, EXIT_USAGE, BadInput, InterlockError
 from interlock.base.files import BadState, os_reason, private_dir, read_bounded, replace, stamped, unstamped
-from interlock.base.settings import state_dir
+from interlock.base.settings import home_dir, state_dir
 from interlock.base.text import b64, unb64
 from interlock.interceptors.hooks import claude_code, settings
 
@@ -72,7 +73,7 @@ def hook_command(config: Path | None = None) -> str:
 def scopes() -> dict[Scope, Path]:
     """Where Claude Code reads settings that a user can change: scope -> file."""
     home = os.environ.get("CLAUDE_CONFIG_DIR")
-    user = Path(home) if home else Path.home() / ".claude"
+    user = Path(home) if home else home_dir() / ".claude"
     here = Path.cwd() / ".claude"
     return {"user": user / "settings.json", "project": here / "settings.json", "local": here / "settings.local.json"}
 
@@ -130,6 +131,8 @@ def _install(args: argparse.Namespace) -> int:
     if not args.yes and not _agreed():
         print("nothing was changed")
         return EXIT_USAGE
+    if _opened(path) != file:
+        raise BadInput("was changed meanwhile", where=str(path), fix="run this again")
     _uninstalled(file, after) if args.uninstall else _installed(file, after or b"")
     return EXIT_OK
 
@@ -161,11 +164,26 @@ def _installed(file: _File, after: bytes) -> None:
     private_dir(_backup(file).parent)
     shown = None if original is None else b64(original)
     body: dict[str, object] = {"path": str(file.path), "original": shown, "installed_sha256": _sha256(after)}
-    replace(_backup(file), stamped(_BACKUP_FORMAT, 1, body))
-    with contextlib.suppress(FileExistsError):
-        _make_parent(file.path)
-    replace(file.path, after, mode=file.mode)
+    with _put_back(_backup(file)):
+        replace(_backup(file), stamped(_BACKUP_FORMAT, 1, body))
+        with contextlib.suppress(FileExistsError):
+            _make_parent(file.path)
+        replace(file.path, after, mode=file.mode)
     print(f"{file.path}: installed; check with: interlock doctor")
+
+
+@contextlib.contextmanager
+def _put_back(path: Path) -> Iterator[None]:
+    """Leave a file as it was where what is done meanwhile fails."""
+    before = path.read_bytes() if path.exists() else None
+    try:
+        yield
+    except InterlockError:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            replace(path, before)
+        raise
 
 
 def _make_parent(path: Path) -> None:

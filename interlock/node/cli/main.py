@@ -9,13 +9,15 @@ extra is imported only when such a command runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TextIO
 
 from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, one_line
+from interlock.base.files import os_reason
 from interlock.node.cli import doctor, hook, mesh, policy
 
 __all__ = ["main"]
@@ -44,19 +46,37 @@ start here:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
-        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
-        raise SystemExit(EXIT_USAGE)
+        raise SystemExit(_fail(f"{message}; see {self.prog} --help", EXIT_USAGE, self.prog))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; one line on stderr says why where it is not 0."""
-    parser = _tree()
-    args = parser.parse_args(argv)
+    code = _guarded(argv)
+    try:
+        if sys.stdout is not None:  # None: the process was started without one
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has gone; say nothing more
+        _abandon(sys.stdout)
+        return code or EXIT_REFUSED
+    except OSError as e:
+        _abandon(sys.stdout)
+        return code or _fail(f"standard output: {os_reason(e)}", EXIT_USAGE)
+    return code
+
+
+def _abandon(stream: TextIO) -> None:
+    """Keep Python from flushing what is left into a place that takes no more: its exit code would replace ours."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _tree().parse_args(argv)
     run: Callable[[argparse.Namespace], int] | None = getattr(args, "run", None)
     if run is None:
         args.parser.print_help()
         return EXIT_OK
-    return _guarded(run, args)
+    return run(args)
 
 
 def _tree() -> argparse.ArgumentParser:
@@ -83,9 +103,11 @@ def _version() -> str:
     return f"interlock {__version__}"
 
 
-def _guarded(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def _guarded(argv: Sequence[str] | None) -> int:
     try:
-        return run(args)
+        return _run(argv)
+    except SystemExit as e:  # of argparse: 0 after --help, 2 after a usage error
+        return e.code if isinstance(e.code, int) else EXIT_OK
     except InterlockError as e:
         return _fail(str(e), e.exit_code)
     except ModuleNotFoundError as e:
@@ -96,8 +118,6 @@ def _guarded(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     except KeyboardInterrupt:
         return _fail("stopped", EXIT_REFUSED)
     except BrokenPipeError:
-        # Whoever read our output has gone; say nothing more, and keep Python from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_REFUSED
     except OSError as e:
         where = f"{e.filename}: " if e.filename else ""
@@ -115,6 +135,10 @@ def _fault(e: Exception) -> int:
     return _fail(f"a fault of interlock: {type(e).__name__}{place}; please report it", EXIT_FAULT)
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"interlock: {one_line(message)}", file=sys.stderr)
+def _fail(message: str, code: int, prog: str = "interlock") -> int:
+    try:
+        if sys.stderr is not None:
+            print(f"{prog}: {one_line(message)}", file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(sys.stderr)
     return code
