@@ -5,27 +5,31 @@ A server prints nothing until it listens, then one line on stderr; SIGTERM and C
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import ipaddress
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import uvicorn
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
 from interlock.base.errors import BadInput, InterlockError
 
-__all__ = ["BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
+__all__ = ["BadBody", "BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
 
 log = logging.getLogger("interlock.http")
 
 GRACE_S: Final = 3  # how long requests under way may take once the server was asked to stop
+BODY_S: Final = 60.0  # how long a request's body may take to come
 BACKLOG: Final = 128
 
 
@@ -35,10 +39,18 @@ class PortInUse(InterlockError):
     code = "port-in-use"
 
 
-class BodyTooLarge(InterlockError):
+class BadBody(InterlockError):
+    """A request whose body did not come whole; `status` is the answer."""
+
+    code = "malformed"
+    status: ClassVar[int] = 400
+
+
+class BodyTooLarge(BadBody):
     """A request whose body is larger than its handler takes."""
 
     code = "too-large"
+    status: ClassVar[int] = 413
 
 
 @dataclass(frozen=True)
@@ -53,9 +65,11 @@ class Listen:
     behind_proxy: bool = False
 
     def check(self) -> None:
-        """Raises: BadInput, for an address that others can reach without TLS or a proxy in front."""
+        """Raises: BadInput, for an address that others can reach without TLS or a proxy in front, or a bad key pair."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadInput("TLS needs both", where="--tls-cert, --tls-key")
+        if self.tls_cert is not None and self.tls_key is not None:
+            _demand_pair(self.tls_cert, self.tls_key)
         if self.fd is None and not _is_loopback(self.host) and self.tls_cert is None and not self.behind_proxy:
             raise BadInput(
                 "is not a loopback address", where=self.host, fix="give --tls-cert and --tls-key, or --behind-proxy"
@@ -69,11 +83,23 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _demand_pair(cert: Path, key: Path) -> None:
+    """Raises: BadInput, for a certificate and key that no TLS server could be started with."""
+    try:
+        # An empty passphrase keeps OpenSSL from asking the terminal for one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+    except (OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or getattr(e, "strerror", None) or type(e).__name__
+        raise BadInput(
+            f"cannot be used for TLS ({why})", where=f"{cert}, {key}", fix="give a PEM certificate and its open key"
+        ) from None
+
+
 def open_socket(listen: Listen) -> socket.socket:
     """A listening socket. Raises: PortInUse, BadInput."""
     listen.check()
     if listen.fd is not None:
-        return socket.socket(fileno=listen.fd)
+        return _handed_down(listen, listen.fd)
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -89,15 +115,36 @@ def open_socket(listen: Listen) -> socket.socket:
     return sock
 
 
+def _handed_down(listen: Listen, fd: int) -> socket.socket:
+    where = f"--listen-fd {fd}"
+    try:
+        sock = socket.socket(fileno=fd)
+    except OSError as e:
+        raise BadInput(f"is no socket ({e.strerror})", where=where, fix="hand a listening socket down") from None
+    tcp = sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM
+    try:
+        if not tcp or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise BadInput("is no listening TCP socket", where=where, fix="hand a listening socket down")
+        replace(listen, host=sock.getsockname()[0], fd=None).check()
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 def serve(
     app: ASGIApp,
     listen: Listen,
     *,
+    sock: socket.socket | None = None,
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve until SIGTERM, Ctrl-C or `stop`. `ready` is called with the base URL once the socket listens."""
-    with open_socket(listen) as sock:
+    """Serve until SIGTERM, Ctrl-C or `stop`; on `sock`, where that was opened before, which is closed in the end.
+
+    `ready` is called with the base URL once the socket listens. Raises: PortInUse, BadInput.
+    """
+    with sock or open_socket(listen) as sock:
         host, port = sock.getsockname()[:2]
         scheme = "https" if listen.tls_cert else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -108,6 +155,7 @@ def serve(
             lifespan="on",
             proxy_headers=listen.behind_proxy,
             server_header=False,
+            ws="none",
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=str(listen.tls_cert) if listen.tls_cert else None,
             ssl_keyfile=str(listen.tls_key) if listen.tls_key else None,
@@ -126,12 +174,16 @@ def _stop_with(server: uvicorn.Server, stop: threading.Event) -> None:
 
 
 async def body_of(request: Request, limit: int) -> bytes:
-    """A request's whole body. Raises: BodyTooLarge, as soon as more than `limit` bytes came."""
+    """A request's whole body. Raises: BodyTooLarge, as soon as more than `limit` bytes came; BadBody."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise BodyTooLarge(f"the body is larger than {limit} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_S), contextlib.aclosing(request.stream()) as stream:
+            async for part in stream:
+                size += len(part)
+                if size > limit:
+                    raise BodyTooLarge(f"the body is larger than {limit} bytes")
+                parts.append(part)
+    except (ClientDisconnect, TimeoutError):
+        raise BadBody("the body did not come whole") from None
     return b"".join(parts)

@@ -1,18 +1,26 @@
-"""What every long-running command shares: how it is stopped, and its log on stderr, which never holds a value."""
+"""What every long-running command shares: how it is stopped, that it is alone, and its log, which holds no value."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import one_line
+from interlock.base.files import Locked, NotWritable
 
-__all__ = ["start_logging", "stop_event"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["alone_in", "start_logging", "stop_event"]
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
@@ -50,8 +58,31 @@ def start_logging(form: str = "text", level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for library in ("httpx", "tuf", "securesystemslib"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # else every stranger's garbage is a line
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Be the one long-running process of a folder. The folder itself is locked, so nothing is written to find out.
+
+    Raises: Locked, where another one is there; NotWritable.
+    """
+    try:
+        fd = os.open(directory, os.O_RDONLY)
+    except OSError as e:
+        raise NotWritable(f"cannot be opened ({e.strerror})", where=str(directory)) from None
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, fd)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Locked(
+                "is served by another process", where=str(directory), fix="stop it, or use another directory"
+            ) from None
+        yield
 
 
 def stop_event(*, with_stdin: bool) -> threading.Event:

@@ -33,7 +33,7 @@ from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url, to_b64url
-from interlock.node.http import BodyTooLarge, body_of
+from interlock.node.http import BadBody, body_of
 from interlock.node.tokens import NotAllowed, TokenTable
 
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
@@ -184,8 +184,8 @@ def _route(path: str, handler: Handler, *methods: str) -> Route:
         except NotAllowed as e:
             problem = DapProblem(None, e.what, status=e.status)
             return Response(problem.document(), e.status, {"www-authenticate": "Bearer"}, MEDIA_TYPE)
-        except BodyTooLarge as e:
-            return Response(DapProblem(None, e.what, status=413).document(), 413, media_type=MEDIA_TYPE)
+        except BadBody as e:
+            return Response(DapProblem(None, e.what, status=e.status).document(), e.status, media_type=MEDIA_TYPE)
         except InterlockError as e:
             _log.error("a request failed: %s", e)
             problem = DapProblem(None, "cannot be served now", status=503)
@@ -217,7 +217,7 @@ def _resource_id(request: Request) -> bytes:
 
 
 async def _body(request: Request, message: str) -> bytes:
-    """The request's body, of the one media type that belongs here. Raises: DapProblem, BodyTooLarge."""
+    """The request's body, of the one media type that belongs here. Raises: DapProblem, BadBody."""
     kind, _, rest = request.headers.get("content-type", "").replace(" ", "").partition(";message=")
     if kind != "application/ppm-dap" or rest.partition(";")[0] != message:
         raise DapProblem(None, f"the media type that belongs here is {media_type(message)}", status=415)

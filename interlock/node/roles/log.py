@@ -26,7 +26,7 @@ from starlette.routing import Route
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature
-from interlock.node.http import BodyTooLarge, body_of
+from interlock.node.http import BadBody, body_of
 from interlock.node.tokens import NotAllowed, TokenTable
 from interlock.transparency.checkpoint import CosignatureVerifier, parse_checkpoint
 from interlock.transparency.entry import parse_entry
@@ -240,8 +240,8 @@ def _problem(status: int, line: str, headers: dict[str, str] | None = None) -> R
 
 def _refused(_request: Request, e: Exception) -> Response:
     """The one table from error to status."""
-    if isinstance(e, BodyTooLarge):
-        return _problem(413, e.what)
+    if isinstance(e, BadBody):
+        return _problem(e.status, e.what)
     if isinstance(e, Malformed):
         return _problem(400, e.what)
     if isinstance(e, NotAllowed):

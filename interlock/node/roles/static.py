@@ -44,9 +44,11 @@ def _file_below(root: Path, path: str) -> Path | None:
     if not all(_PART.fullmatch(part) for part in parts):
         return None
     found = root.joinpath(*parts)
-    if not found.is_file() or not found.resolve().is_relative_to(root.resolve()):
+    try:
+        inside = found.is_file() and found.resolve().is_relative_to(root.resolve())
+    except OSError:  # a name longer than names can be
         return None
-    return found
+    return found if inside else None
 
 
 def _media_type(path: str) -> str:

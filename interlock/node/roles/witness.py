@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from interlock.base.errors import InterlockError
-from interlock.node.http import BodyTooLarge, body_of
+from interlock.node.http import BadBody, body_of
 from interlock.transparency.witness import MAX_REQUEST, Witness
 
 __all__ = ["app"]
@@ -48,7 +48,7 @@ def app(witness: Witness) -> Starlette:
 
 
 def _refused(_request: Request, e: Exception) -> Response:
-    if isinstance(e, BodyTooLarge):
-        return PlainTextResponse(e.what + "\n", status_code=413)
+    if isinstance(e, BadBody):
+        return PlainTextResponse(e.what + "\n", status_code=e.status)
     logger.error("nothing was cosigned: %s", e)
     return PlainTextResponse("this witness is out of order\n", status_code=503)
