@@ -111,7 +111,9 @@ def private_dir(path: Path) -> Path:
     Raises: NotWritable.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        for parent in reversed([p for p in path.parents if not p.exists()]):
+            parent.mkdir(mode=PRIVATE_DIR, exist_ok=True)  # mkdir(parents=True) would leave their mode to the umask
+        path.mkdir(mode=PRIVATE_DIR, exist_ok=True)
         if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(PRIVATE_DIR)
     except OSError as e:

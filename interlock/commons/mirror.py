@@ -120,5 +120,5 @@ class Mirror:
 
     def _put(self, name: str, data: bytes) -> None:
         path = self.public / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_dir(path.parent)
         replace(path, data, mode=_PUBLIC_FILE)

@@ -12,7 +12,7 @@ from interlock.base.fetch import Fetcher
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.text import is_sha256
 from interlock.commons.pack import sha256_hex
-from interlock.commons.updater import MAX_ROOT, pinned_root
+from interlock.commons.updater import MAX_ROOT, demand_root, pinned_root
 from interlock.transparency.policy import NONE, TlogPolicy, parse_policy
 
 __all__ = ["Pins", "init_node", "read_pins"]
@@ -58,6 +58,7 @@ def init_node(
     if (home / _NODE).exists():
         return _demand_same(home, root_sha256, policy)
     trusted = pinned_root(root_sha256, root=root, fetcher=fetcher)
+    demand_root(trusted)
     private_dir(home)
     replace(home / _ROOT, trusted)
     body: dict[str, object] = {"root_sha256": root_sha256, "log_policy": policy.text.decode("utf-8")}

@@ -30,7 +30,7 @@ from tuf.api.serialization import DeserializationError
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import one_line
-from interlock.base.files import BadState, read_bounded, replace
+from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.keys import BadKey
 from interlock.commons.ceremony import expiry, finish_root
 from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
@@ -61,7 +61,7 @@ class Repository:
         if (self._metadata / "timestamp.json").exists():
             raise BadState("is a commons already", where=str(self.public))
         for directory in (self._metadata, self._targets):
-            directory.mkdir(parents=True, exist_ok=True)
+            private_dir(directory)
         self._write("1.root", finish_root(root))
         top = Targets(version=1, expires=expiry("targets", now_us), delegations=_delegations(signers))
         self._sign("targets", top, signers["targets"])
@@ -103,7 +103,7 @@ class Repository:
         for path, data in files.items():
             info = TargetFile.from_data(path, data, ["sha256"])
             file = self._target_file(path, info)
-            file.parent.mkdir(parents=True, exist_ok=True)
+            private_dir(file.parent)
             replace(file, data, mode=PUBLIC_FILE)
             targets.targets[path] = info
         targets.version, targets.expires = version, expiry(role, now_us)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from tuf.api import exceptions as tuf_errors
-from tuf.api.metadata import TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Metadata, Root, TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.api.serialization import DeserializationError
 from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 from tuf.ngclient.updater import Updater
@@ -44,7 +45,7 @@ from interlock.commons.layout import DELEGATIONS
 from interlock.commons.pack import sha256_hex
 from interlock.transparency.follow import Rollback
 
-__all__ = ["MetadataRefused", "Stale", "UntrustedRoot", "View", "pinned_root", "refreshed"]
+__all__ = ["MetadataRefused", "Stale", "UntrustedRoot", "View", "demand_root", "pinned_root", "refreshed"]
 
 MAX_ROOT: Final = 512_000  # bytes
 _CURRENT: Final = "current.json"
@@ -87,6 +88,24 @@ def pinned_root(sha256: str, *, root: bytes | None = None, fetcher: Fetcher | No
             fix="get the digest from a keyholder, not from the mirror",
         )
     return root
+
+
+def demand_root(data: bytes) -> None:
+    """Refuse bytes that nothing could be followed from: a root is signed by its own keyholders (TUF 5.3.1).
+
+    Raises: UntrustedRoot.
+    """
+    try:
+        md = Metadata[Root].from_bytes(data)
+        if not isinstance(md.signed, Root):
+            raise DeserializationError("another role's metadata")
+        verified = bool(md.signed.get_root_verification_result(None, md.signed_bytes, md.signatures))
+    except (DeserializationError, ValueError):
+        raise UntrustedRoot(
+            "is not a commons' root", where="root", fix="give the file that a keyholder gave you"
+        ) from None
+    if not verified:
+        raise UntrustedRoot("is not signed by its own keyholders", where="root", fix="get it from a keyholder again")
 
 
 class View:
