@@ -22,7 +22,16 @@ from typing import Final
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
 from interlock.interceptors.hooks.entry import GUARD_KEYS
 
-__all__ = ["MeshConfig", "ReportConfig", "ServeConfig", "mesh_config", "report_config", "serve_config", "settings_of"]
+__all__ = [
+    "MeshConfig",
+    "ReportConfig",
+    "ServeConfig",
+    "mesh_config",
+    "report_config",
+    "serve_config",
+    "settings_of",
+    "toml_text",
+]
 
 _MESH: Final = {"home": str, "organisation": str, "commons": str, "poll_seconds": int}
 _REPORT: Final = {"task": str, "token": str}
@@ -110,6 +119,12 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         _seconds(settings, values, ServeConfig.poll_s),
         demo,
     )
+
+
+def toml_text(text: str) -> str:
+    """A text as a TOML basic string."""
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    return f'"{escaped}"'
 
 
 def _text(values: dict[str, object], key: str) -> str:

@@ -20,23 +20,33 @@ from typing import Final
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
-from interlock.commons.ceremony import draft_root, finish_root, new_holder, sign_root
+from interlock.commons.ceremony import (
+    LEAST_THRESHOLD,
+    CeremonyRefused,
+    draft_root,
+    finish_root,
+    new_holder,
+    sign_root,
+)
 from interlock.commons.publish import create_commons, make_commons_keys
 from interlock.commons.signers import read_key
 from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
+from interlock.node.config import toml_text
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.tokens import TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.note import NoteSigner
+from interlock.transparency.note import NoteSigner, valid_name
 
 __all__ = [
     "LOG_POLICY",
+    "TABLES",
     "LogKeys",
     "Root",
     "add_token",
     "hold_ceremony",
+    "issue_token",
     "make_aggregator",
     "make_hpke_key",
     "make_log",
@@ -49,6 +59,12 @@ __all__ = [
 
 Rng = Callable[[int], bytes]
 LOG_POLICY: Final = "log-policy.txt"
+TABLES: Final[Mapping[str, str]] = {
+    "publisher": "add-tokens.json",
+    "member": "members.json",
+    "collector": "collectors.json",
+    "leader": "leaders.json",
+}
 _TOKENS_FORMAT: Final = "interlock-tokens"
 _LIMIT: Final = 1 << 20
 _HPKE_KEY: Final = "hpke.json"
@@ -72,7 +88,8 @@ class Root:
 
 
 def make_log(directory: Path, origin: str, rng: Rng) -> LogKeys:
-    """A log's key and a publisher's token. Raises: NotWritable, BadKey, Malformed (for a bad origin)."""
+    """A log's key and a publisher's token. Raises: NotWritable, BadKey, BadInput (for a bad origin)."""
+    _demand_name(origin)
     private_dir(directory)
     signer = _signer(directory / "log.key", rng)
     token_file = directory / "token"
@@ -84,7 +101,8 @@ def make_log(directory: Path, origin: str, rng: Rng) -> LogKeys:
 
 
 def make_witness(directory: Path, name: str, rng: Rng) -> str:
-    """A witness's key; returns its vkey. Raises: NotWritable, BadKey, Malformed (for a bad name)."""
+    """A witness's key; returns its vkey. Raises: NotWritable, BadKey, BadInput (for a bad name)."""
+    _demand_name(name)
     private_dir(directory)
     return Cosigner(name, _signer(directory / "witness.key", rng)).key.text
 
@@ -105,12 +123,20 @@ def hold_ceremony(
     """
     if (home / "public" / "metadata" / "timestamp.json").exists():
         raise BadState("is a commons already", where=str(home), fix="use another folder")
+    if not LEAST_THRESHOLD <= threshold <= len(passphrases):
+        raise CeremonyRefused(
+            f"{threshold} are to sign, and there are {len(passphrases)} keyholders",
+            where="root",
+            fix=f"ask for {LEAST_THRESHOLD} or more of them",
+        )
+    for name in passphrases:
+        _plain(name)
     online = make_commons_keys(home, rng)
     private_dir(home / "ceremony")
     holders = []
     for name, passphrase in passphrases.items():
         holder, sealed = new_holder(name, passphrase, rng, memory=memory)
-        replace(home / "ceremony" / f"{_plain(name)}.key", sealed)
+        replace(home / "ceremony" / f"{name}.key", sealed)
         holders.append(holder)
     draft = draft_root(holders, online, threshold=threshold, now_us=now_us)
     for name in list(passphrases)[:threshold]:
@@ -144,6 +170,21 @@ def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: R
         TaskDirectory(directory / "tasks").add(held)
 
 
+def issue_token(directory: Path, table: str, name: str, out: Path, rng: Rng) -> None:
+    """Make a bearer token: its hash goes into the role's table, the token itself into the new private file `out`.
+
+    `table` is a key of TABLES. Raises: NotWritable, BadState, BadInput (a name or file that is there already).
+    """
+    path = directory / TABLES[table]
+    if path.exists() and name in _hashes(path):
+        raise BadInput("has a token already", where=f"{path}: {name}", fix="choose another name")
+    if out.exists():
+        raise BadInput("is there already", where=str(out), fix="name a new file")
+    token = rng(32).hex()
+    replace(out, token.encode("ascii"))
+    add_token(path, name, token)
+
+
 def add_token(path: Path, name: str, token: str) -> None:
     """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
     tokens = _hashes(path) if path.exists() else {}
@@ -167,7 +208,10 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | int]) ->
     """Write a configuration file with one section, unless there is one already. Raises: NotWritable."""
     if path.exists():
         return
-    lines = [f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+    lines = [
+        f"[{section}]",
+        *(f"{key} = {value if isinstance(value, int) else toml_text(value)}" for key, value in values.items()),
+    ]
     replace(path, ("\n".join(lines) + "\n").encode("utf-8"))
 
 
@@ -187,14 +231,12 @@ def _signer(path: Path, rng: Rng) -> Ed25519Signer:
     return load_key(data, where=str(path))
 
 
+def _demand_name(name: str) -> None:
+    if not valid_name(name):
+        raise BadInput("is no name for a key (no space, no plus sign)", where=f"--name {name}")
+
+
 def _plain(name: str) -> str:
     if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
         raise BadInput("is no name for a file (letters, digits, - _ .)", where=f"keyholder {name!r}")
     return name
-
-
-def _toml(value: str | int) -> str:
-    if isinstance(value, int):
-        return str(value)
-    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in value)
-    return f'"{escaped}"'

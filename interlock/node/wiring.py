@@ -24,6 +24,7 @@ from interlock.dap.shares import KeyRing
 from interlock.node.config import ServeConfig
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import aggregate, commons, log, mirror, witness
+from interlock.node.service import alone_in
 from interlock.node.setup import LOG_POLICY, make_hpke_key, read_signer, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
@@ -41,14 +42,16 @@ __all__ = ["ROLES", "publisher_of", "role_app"]
 _LIMIT: Final = 1 << 20
 
 
-def role_app(role: str, config: ServeConfig, clock: Clock) -> contextlib.AbstractContextManager[Starlette]:
+@contextlib.contextmanager
+def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """The application of a role; what it holds open is closed on leaving.
 
     Raises: BadConfig, BadState, BadKey, Locked, NotWritable.
     """
     if not config.directory.is_dir():
         raise BadState("is not there", where=str(config.directory), fix="make it with interlock mesh setup")
-    return ROLES[role](config, clock)
+    with alone_in(config.directory), ROLES[role](config, clock) as app:
+        yield app
 
 
 def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:

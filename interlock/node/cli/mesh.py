@@ -23,6 +23,7 @@ NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a 
 _NODE: Final = "interlock.node.cli.mesh_node"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
+_SETUP: Final = "interlock.node.cli.mesh_setup"
 _DEMO: Final = "interlock.node.demo.run"
 _Commands = argparse._SubParsersAction  # argparse has no public name for it
 
@@ -52,6 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
     _member_commands(group)
     _count_commands(group)
+    _setup_commands(group)
     _operator_commands(group)
     demo = _add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
@@ -117,7 +119,22 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
     cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
-    setup = _add(group, "setup", _ROLES, "setup", "make a role's folder: keys, tokens, configuration", home=False)
+    serve = _add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
+    serve.add_argument("--role", choices=ROLES, required=True)
+    serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
+    serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
+    serve.add_argument("--tls-cert", metavar="FILE")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
+    serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
+    _add_service(serve)
+
+
+def _setup_commands(group: _Commands[argparse.ArgumentParser]) -> None:
+    told = "make a role's folder: keys, tokens, configuration"
+    setup = _add(group, "setup", _SETUP, "setup", told, home=False, config=False)
     setup.add_argument("--role", choices=ROLES, required=True)
     setup.add_argument("--dir", metavar="DIR", required=True, help="the role's new folder")
     setup.add_argument("--name", metavar="NAME", default="", help="log: its origin; witness: its name in policies")
@@ -137,24 +154,38 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     )
     setup.add_argument("--upstream", metavar="URL", default="", help="mirror: what it copies")
     setup.add_argument("--root", metavar="FILE", help="mirror: the commons' first root")
-    serve = _add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
-    serve.add_argument("--role", choices=ROLES, required=True)
-    serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
-    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
-    serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
-    serve.add_argument("--tls-cert", metavar="FILE")
-    serve.add_argument("--tls-key", metavar="FILE")
-    serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
-    serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
-    _add_service(serve)
+    token = _add(
+        group,
+        "token",
+        _SETUP,
+        "token",
+        "let somebody in: a bearer token for a role's clients",
+        home=False,
+        config=False,
+    )
+    token.add_argument("--dir", metavar="DIR", required=True, help="the folder of the role that lets them in")
+    token.add_argument(
+        "--party",
+        choices=("publisher", "member", "collector", "leader"),
+        required=True,
+        help="publisher: at a log; member, collector: at a leader; leader: at a helper",
+    )
+    token.add_argument("--name", metavar="NAME", required=True, help="who it is for")
+    token.add_argument("--out", metavar="FILE", required=True, help="the new file that holds the token; hand it over")
 
 
 def _add(
-    group: _Commands[argparse.ArgumentParser], name: str, module: str, function: str, told: str, *, home: bool = True
+    group: _Commands[argparse.ArgumentParser],
+    name: str,
+    module: str,
+    function: str,
+    told: str,
+    *,
+    home: bool = True,
+    config: bool = True,
 ) -> argparse.ArgumentParser:
     parser = group.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
-    if name != "demo":
+    if config and name != "demo":
         parser.add_argument("--config", metavar="FILE", help="the configuration file")
     if home and name != "demo":
         parser.add_argument("--home", metavar="DIR", help="the node's home; by default the [mesh] section names it")

@@ -17,7 +17,7 @@ from interlock.node.cli.mesh_node import config_of, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import read_task, reporter_of
 from interlock.node.roles import follow, report
-from interlock.node.service import start_logging, stop_event
+from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
 
 __all__ = ["consent", "ledger", "report_now", "run"]
@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     stop = stop_event(with_stdin=args.stop_with_stdin)
     subscriber = subscriber_of(config)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(alone_in(config.home))
         if reporting is not None:
             reporter = stack.enter_context(reporter_of(config, reporting))
             thread = threading.Thread(target=reporter.keep_reporting, args=(stop,), daemon=True)
@@ -42,8 +43,12 @@ def run(args: argparse.Namespace) -> int:
 def consent(args: argparse.Namespace) -> int:
     """Say yes or no to reporting for a task, or show what was said."""
     config = config_of(args)
+    _demand_home(config)
     if args.answer == "show":
-        for row in consents.read_consents(config.home).values():
+        rows = consents.read_consents(config.home)
+        if not rows:
+            print("no consent is given: nothing is counted and nothing is sent")
+        for row in rows.values():
             print(f"{row.task}: yes since {rfc3339(row.at)}, catalog {row.catalog[:16]}")
         return EXIT_OK
     if not args.task:
@@ -96,6 +101,10 @@ def _reporting(args: argparse.Namespace) -> ReportConfig:
 
 
 def _store(config: MeshConfig) -> NodeStore:
+    _demand_home(config)
+    return open_store(config.home)
+
+
+def _demand_home(config: MeshConfig) -> None:
     if not config.home.is_dir():
         raise BadState("is no node yet", where=str(config.home), fix="run interlock mesh init")
-    return open_store(config.home)

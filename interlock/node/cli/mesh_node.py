@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
 from interlock.base.fetch import fetcher_of
-from interlock.base.files import read_bounded
+from interlock.base.files import Locked, read_bounded
 from interlock.commons import installed
 from interlock.commons.live import LiveRow, read_live, read_subscriptions
 from interlock.commons.pins import init_node, read_pins
 from interlock.commons.rings import known_ring
 from interlock.commons.subscribe import Subscriber, Update, read_status
 from interlock.node.cli.doctor import Row, report_rows
-from interlock.node.config import MeshConfig, mesh_config, settings_of
+from interlock.node.config import MeshConfig, mesh_config, settings_of, toml_text
 
 __all__ = [
     "config_of",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _LIMIT: Final = 8 << 20
+_PATIENCE_S: Final = 20.0
 
 
 def init(args: argparse.Namespace) -> int:
@@ -48,6 +50,9 @@ def init(args: argparse.Namespace) -> int:
     policy = read_bounded(Path(args.log_policy), _LIMIT)
     pins = init_node(config.home, log_policy=policy, root=root, root_sha256=args.root_sha256, fetcher=fetcher)
     print(f"{config.home} follows {', '.join(pins.origins)} from now on")
+    if (args.home or args.commons) and mesh_config(settings_of(args.config)) != replace(config, commons=url or ""):
+        print("to let every command find it, put this into the configuration file (--config, INTERLOCK_CONFIG):")
+        print(f"[mesh]\nhome = {toml_text(str(config.home.absolute()))}\ncommons = {toml_text(url or 'URL')}")
     return EXIT_OK
 
 
@@ -60,7 +65,7 @@ def subscribe(args: argparse.Namespace) -> int:
     for pair in new:
         subscriber.subscribe(*pair)
     try:
-        found = subscriber.update()
+        found = _updated(subscriber)
     except InterlockError:
         for pair in new:
             subscriber.unsubscribe(*pair)
@@ -72,14 +77,18 @@ def subscribe(args: argparse.Namespace) -> int:
 def unsubscribe(args: argparse.Namespace) -> int:
     """Follow a pack no more, and take it out of force."""
     config = config_of(args)
-    subscriber_of(config).unsubscribe(*_reference(args.pack))
+    pair = _reference(args.pack)
+    subscriber = subscriber_of(config)
+    if pair not in read_subscriptions(config.home) and pair not in read_live(config.home).rows:
+        raise BadInput("is not followed here", where=args.pack, fix="see interlock mesh status")
+    subscriber.unsubscribe(*pair)
     print(f"{args.pack} is not in force any more")
     return EXIT_OK
 
 
 def update(args: argparse.Namespace) -> int:
     """Look for news once; whatever does not verify leaves what is in force."""
-    print(_told(subscriber_of(config_of(args)).update()))
+    print(_told(_updated(subscriber_of(config_of(args)))))
     return EXIT_OK
 
 
@@ -89,6 +98,7 @@ def grant(args: argparse.Namespace) -> int:
     pack, ring = _reference(args.pack)
     rules = args.rules or None
     if args.revoke:
+        _demand_granted(config, pack, args.rules)
         installed.revoke(config.home, pack, rules)
         print(f"grants of {pack} are taken back: {', '.join(rules) if rules else 'all'}")
         return EXIT_OK
@@ -165,6 +175,27 @@ def subscriber_of(config: MeshConfig) -> Subscriber:
     """Raises: BadConfig, BadState."""
     read_pins(config.home)
     return Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
+
+
+def _updated(subscriber: Subscriber) -> Update:
+    """Update, after whoever else does so in this home just now."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return subscriber.update()
+        except Locked:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+def _demand_granted(config: MeshConfig, pack: str, rules: list[str]) -> None:
+    """A misspelt name must not look like a grant that was taken back. Raises: BadState, BadInput."""
+    read_pins(config.home)
+    held = {row.rule for row in installed.read_grants(config.home).rows if row.pack == pack}
+    unknown = [rule for rule in rules if rule not in held]
+    if unknown or not held:
+        raise BadInput("is not granted here", where=f"{pack}: {unknown[0]}" if unknown else pack)
 
 
 def _reference(text: str) -> tuple[str, str]:

@@ -1,0 +1,200 @@
+"""`interlock mesh setup` and `mesh token`: a role's folder, and the bearer tokens that let others in.
+
+Whatever is wrong with the input is found before a file is written; a folder that this call made is gone again where
+it fails later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import SystemClock
+from interlock.base.codec import Malformed
+from interlock.base.errors import EXIT_OK, BadInput
+from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.base.settings import read_settings
+from interlock.commons.ceremony import LEAST_THRESHOLD
+from interlock.commons.pack import sha256_hex
+from interlock.commons.pins import init_node
+from interlock.node.setup import (
+    LOG_POLICY,
+    TABLES,
+    hold_ceremony,
+    issue_token,
+    make_aggregator,
+    make_log,
+    make_witness,
+    write_settings,
+)
+from interlock.transparency.policy import parse_policy
+
+__all__ = ["CONFIG", "setup", "token"]
+
+CONFIG: Final = "interlock.toml"  # in a role's folder
+_LIMIT: Final = 8 << 20
+_Values = dict[str, str | int]
+# role -> the option of each argument that it cannot do without
+_NEEDED: Final = {
+    "log": {"name": "--name ORIGIN"},
+    "witness": {"name": "--name NAME"},
+    "commons": {"log_url": "--log-url URL"},
+    "mirror": {
+        "upstream": "--upstream URL",
+        "log_url": "--log-url URL",
+        "log_policy": "--log-policy FILE",
+        "root": "--root FILE",
+    },
+    "dap-leader": {},
+    "dap-helper": {},
+}
+# what shows whose folder one is; both aggregators keep the same kind of key
+_MARKS: Final = {
+    "log.key": ("log",),
+    "witness.key": ("witness",),
+    "keys": ("commons",),
+    "node.json": ("mirror",),
+    "hpke.json": ("dap-leader", "dap-helper"),
+}
+
+
+def setup(args: argparse.Namespace) -> int:
+    """Make a role's folder and say what others need of it."""
+    for name, option in _NEEDED[args.role].items():
+        if not getattr(args, name):
+            raise BadInput("is needed for this role", where=option)
+    directory = Path(args.dir).absolute()
+    policy = None if args.log_policy is None else _read_policy(Path(args.log_policy))
+    values = _values(args, directory)
+    _demand_own(args.role, directory, values)
+    passphrases = _passphrases(args) if args.role == "commons" else {}
+    with _made_whole(directory):
+        if policy is not None:
+            replace(directory / LOG_POLICY, policy)
+        told = _make(args, directory, passphrases)
+        write_settings(directory / CONFIG, "serve", values)
+    for line in (*told, f"start it with: interlock mesh serve --role {args.role} --dir {directory}"):
+        print(line)
+    return EXIT_OK
+
+
+def token(args: argparse.Namespace) -> int:
+    """Let somebody in: a new token in a file of its own, and its hash in the role's folder."""
+    directory = Path(args.dir)
+    if not directory.is_dir():
+        raise BadState("is not there", where=args.dir, fix="make it with interlock mesh setup")
+    issue_token(directory, args.party, args.name, Path(args.out), os.urandom)
+    print(f"{args.name} may come as {args.party}; the token is in {args.out}, its hash in {TABLES[args.party]}")
+    return EXIT_OK
+
+
+def _values(args: argparse.Namespace, directory: Path) -> _Values:
+    keys = {"log": ("name",), "witness": ("name",), "commons": ("log_url",), "mirror": ("upstream", "log_url")}
+    return {"dir": str(directory), **{key: getattr(args, key) for key in keys.get(args.role, ())}}
+
+
+def _demand_own(role: str, directory: Path, values: _Values) -> None:
+    """Raises: BadState, where the folder is another role's, or its configuration says otherwise."""
+    for mark, owners in _MARKS.items():
+        if (directory / mark).exists() and role not in owners:
+            raise BadState(f"is the folder of a {owners[0]}", where=str(directory), fix="use another folder")
+    if role == "commons" and (directory / "public" / "metadata" / "timestamp.json").exists():
+        raise BadState("is a commons already", where=str(directory), fix="use another folder")
+    path = directory / CONFIG
+    if path.exists():
+        said = read_settings(path).tables.get("serve", {})
+        for key, value in values.items():
+            if key != "dir" and said.get(key, value) != value:
+                raise BadState(f"has another {key} already", where=str(path), fix="edit it, or use another folder")
+
+
+def _read_policy(path: Path) -> bytes:
+    data = read_bounded(path, _LIMIT)
+    try:
+        policy = parse_policy(data)
+    except Malformed as e:
+        raise BadInput(e.what, where=f"{path}: {e.where}" if e.where else str(path)) from None
+    if not policy.logs:
+        raise BadInput("names no log", where=str(path), fix="write a line: log VKEY URL")
+    return data
+
+
+@contextlib.contextmanager
+def _made_whole(directory: Path) -> Iterator[None]:
+    """The folder is there; one that was made for this is taken away again should the rest fail."""
+    missing = [p for p in (directory, *directory.parents) if not p.exists()]
+    try:
+        private_dir(directory)
+        yield
+    except BaseException:
+        if directory in missing:
+            shutil.rmtree(directory, ignore_errors=True)
+            for parent in missing[1:]:
+                with contextlib.suppress(OSError):  # not empty: somebody else's by now
+                    parent.rmdir()
+        raise
+
+
+def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:
+    """What each role's folder needs; returns what to tell the operator."""
+    if args.role == "log":
+        made = make_log(directory, args.name, os.urandom)
+        return [f"its line in a log policy: log {made.vkey} URL", f"the publisher's token: {made.token_file}"]
+    if args.role == "witness":
+        vkey = make_witness(directory, args.name, os.urandom)
+        return [f"its line in a log policy: witness {args.name} {vkey} URL"]
+    if args.role == "commons":
+        return _make_commons(args, directory, passphrases)
+    if args.role == "mirror":
+        root = read_bounded(Path(args.root), _LIMIT)
+        init_node(directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=root)
+        return [f"pinned root sha256: {sha256_hex(root)}"]
+    make_aggregator(directory, os.urandom)
+    if args.role == "dap-leader":
+        return [
+            f"tasks go into {directory / 'tasks'}; let members and collectors in with interlock mesh token",
+            f"put the token that the helper gave you into {directory / 'helper-token'} (0600)",
+        ]
+    return [f"tasks go into {directory / 'tasks'}; let the leader in with interlock mesh token"]
+
+
+def _make_commons(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:
+    now_us = SystemClock().now_us()
+    root = hold_ceremony(directory, passphrases, threshold=args.threshold, now_us=now_us, rng=os.urandom)
+    return [
+        f"root signed by {root.threshold} of {len(root.holders)} holders; sealed keys: {directory / 'ceremony'}",
+        f"root sha256 (give it to members): {sha256_hex(root.data)}",
+        f"put the log's token into {directory / 'log-token'} (0600) to publish",
+    ]
+
+
+def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for text in args.holder:
+        name, eq, file = text.partition("=")
+        if not (name and eq and file):
+            raise BadInput("is not of the form NAME=FILE", where=f"--holder {text}")
+        if name in found:
+            raise BadInput("is named twice", where=f"--holder {name}", fix="each keyholder is one person")
+        found[name] = _passphrase(Path(file))
+    if not LEAST_THRESHOLD <= args.threshold <= len(found):
+        raise BadInput(
+            f"cannot be {args.threshold} of {len(found)} keyholders",
+            where="--threshold",
+            fix=f"name more with --holder NAME=FILE; {LEAST_THRESHOLD} is the least",
+        )
+    return found
+
+
+def _passphrase(path: Path) -> bytes:
+    phrase = read_bounded(path, _LIMIT).rstrip(b"\r\n")
+    if not phrase:
+        raise BadInput("holds no passphrase", where=str(path))
+    if path.stat().st_mode & 0o077:
+        raise BadInput("can be read by others", where=str(path), fix=f"chmod 600 {path}")
+    return phrase
