@@ -1,6 +1,6 @@
 """Rings: how far a pack has come, and the most that its rules may do there.
 
-canary   shadow: a rule is evaluated, and its objection said, but nothing is held up
+canary   shadow: a rule is evaluated, and what it says holds nothing up
 beta     escalate: a person is asked
 stable   escalate; mask and block where the operator granted it
 """
