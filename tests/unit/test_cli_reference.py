@@ -1,0 +1,62 @@
+"""docs/reference/cli.md names every command, setting and exit code that there is, and none that there is not."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from interlock.base import errors
+from interlock.base.settings import SECTIONS
+from interlock.interceptors.hooks.entry import GUARD_KEYS
+from interlock.node import config
+from interlock.node.cli import main
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+
+def _commands(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not groups:
+        yield " ".join(path), parser
+    for group in groups:
+        for name, below in group.choices.items():
+            yield from _commands(below, (*path, name))
+
+
+COMMANDS = dict(_commands(main._tree()))
+
+
+def test_the_page_lists_every_command_and_no_other() -> None:
+    listed = re.findall(r"^\| `interlock ((?:mesh |policy )?[a-z-]+)", PAGE, flags=re.M)
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+def test_every_option_on_the_page_is_one_of_its_command() -> None:
+    for row in re.findall(r"^\| `interlock .*$", PAGE, flags=re.M):
+        (name,) = re.findall(r"^\| `interlock ((?:mesh |policy )?[a-z-]+)", row)
+        known = {option for action in COMMANDS[name]._actions for option in action.option_strings}
+        assert set(re.findall(r"--[a-z][a-z0-9-]*", row)) <= known, name
+
+
+def test_the_page_lists_every_setting() -> None:
+    keys = {
+        "guard": set(GUARD_KEYS),
+        "mesh": set(config._MESH),
+        "report": set(config._REPORT),
+        "serve": set(config._SERVE),
+    }
+    assert set(keys) == set(SECTIONS)
+    for section, known in keys.items():
+        rows = PAGE.split(f"| `[{section}]` |", 1)[1].split("| `[")[0].split("\n\n")[0]
+        named = {key for row in rows.split("\n") for key in re.findall(r"`([a-z_]+)`", "|".join(row.split("|")[:3]))}
+        assert known <= named, section
+
+
+def test_the_page_lists_every_exit_code() -> None:
+    codes = {errors.EXIT_OK, errors.EXIT_REFUSED, errors.EXIT_USAGE, errors.EXIT_FAULT}
+    assert set(map(int, re.findall(r"^\| ([0-9]) \|", PAGE, flags=re.M))) == codes
+    assert set(errors.CODES.values()) <= codes
