@@ -112,6 +112,8 @@ class FileSink:
 
     def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None, fsync: bool = True) -> None:
         self._path = Path(path).absolute()
+        if not self._path.name or (os.path.exists(self._path) and not os.path.isfile(self._path)):
+            raise BadState("is not a file", where=str(self._path), fix="name another file")
         self._lock = _beside(self._path, ".lock")
         self._fsync = fsync
         self._mutex = Mutex()
@@ -240,9 +242,12 @@ def _read(f: BinaryIO) -> Iterator[Receipt]:
 def _read_key(path: Path) -> bytes:
     body = unstamped(read_bounded(path, 4096), _KEY_FORMAT, 1, where=str(path))
     try:
-        return bytes.fromhex(str(body.get("key")))
+        key = bytes.fromhex(str(body.get("key")))
     except ValueError:
-        raise BadState("holds no key", where=str(path)) from None
+        key = b""
+    if len(key) != _KEY_SIZE:
+        raise BadState("holds no key", where=str(path))
+    return key
 
 
 def _beside(path: Path, suffix: str) -> Path:

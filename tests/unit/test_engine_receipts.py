@@ -376,3 +376,27 @@ def test_a_fork_amid_another_thread_s_append_stops_neither_parent_nor_child(tmp_
     done = subprocess.run(words, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert verify_file(path).count >= 12
+
+
+@pytest.mark.parametrize("key", ["00", "", "zz", 5, None, "00" * 31])
+def test_a_key_file_without_a_whole_key_is_refused(tmp_path: Path, key: object) -> None:
+    path = tmp_path / "receipts"
+    FileSink(path)
+    body = {"format": "interlock-receipt-key", "v": 1, "key": key}
+    (tmp_path / "receipts.key").write_text(json.dumps(body), encoding="utf-8")
+    with pytest.raises(BadState, match="holds no key"):
+        FileSink(path)
+
+
+@pytest.mark.parametrize("name", ["/", "/dev/full", "/dev/null", "."])
+def test_what_is_no_file_takes_no_receipts_and_gets_no_key(name: str) -> None:
+    with pytest.raises(BadState, match="is not a file"):
+        FileSink(name)
+    assert not Path(name + ".key").exists()
+
+
+def test_a_pipe_takes_no_receipts(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadState, match="is not a file"):
+        FileSink(tmp_path / "pipe")
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]

@@ -126,3 +126,10 @@ def test_any_settings_keep_their_values_and_come_back(
 def _is_subsequence(part: str, whole: str) -> bool:
     at = iter(whole)
     return all(c in at for c in part)
+
+
+def test_a_file_with_line_ends_of_windows_keeps_to_them() -> None:
+    text = '{\r\n  "hooks": {\r\n    "Stop": []\r\n  }\r\n}\r\n'
+    installed = with_hooks(text, COMMAND, "f")
+    assert "\n" not in installed.replace("\r\n", "")
+    assert without_hooks(installed, "f") == text

@@ -58,9 +58,10 @@ def added(text: str, at: int, value: object, key: str | None = None) -> str:
     compact = found and "\n" not in text[at : found[0].start]
     if compact:
         return text[:last] + ", " + _member(key, json.dumps(value, ensure_ascii=False)) + text[last:]
-    shown = json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", "\n" + inner)
-    tail = text[last:] if found else "\n" + outer + text[close:]
-    return text[:last] + ("," if found else "") + "\n" + inner + _member(key, shown) + tail
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    shown = json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", line_end + inner)
+    tail = text[last:] if found else line_end + outer + text[close:]
+    return text[:last] + ("," if found else "") + line_end + inner + _member(key, shown) + tail
 
 
 def _member(key: str | None, shown: str) -> str:
