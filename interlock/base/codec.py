@@ -82,6 +82,7 @@ class Reader:
         self._what = what
 
     def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
         end = self._at + size
         if end > len(self._data):
             raise Malformed(f"{self._what} ends {end - len(self._data)} bytes early")
@@ -132,6 +133,7 @@ class Reader:
         return values
 
     def finish(self) -> None:
+        """Demand that nothing is left."""
         if self.left:
             raise Malformed(f"{self._what} has {self.left} bytes too many")
 

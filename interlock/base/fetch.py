@@ -119,9 +119,9 @@ class HttpPoster:
         return answer
 
 
-def http_client(timeout_s: float = TIMEOUT_S) -> httpx.Client:
-    """A client that follows no redirect, trusts no environment proxy and waits no longer than `timeout_s`."""
-    return httpx.Client(timeout=timeout_s, follow_redirects=False, trust_env=False)
+def http_client() -> httpx.Client:
+    """A client that follows no redirect, trusts no environment proxy and waits no longer than TIMEOUT_S."""
+    return httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False)
 
 
 def fetcher_of(place: str) -> Fetcher:

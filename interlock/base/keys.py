@@ -153,7 +153,7 @@ def _unseal(sealed: object, passphrase: bytes | None, where: str) -> bytes:
     if not isinstance(sealed, dict):
         raise BadKey("holds no key", where=where)
     if passphrase is None:
-        raise BadKey("is sealed with a passphrase", where=where, fix="give --passphrase-file, or type it when asked")
+        raise BadKey("is sealed with a passphrase", where=where, fix="a sealed key signs in the root ceremony only")
     ops, memory = int(sealed["ops"]), int(sealed["memory"])
     if not (1 <= ops <= 10 and 0 < memory <= _ARGON2_MEMORY_MOST):
         raise BadKey("asks for more memory or time than any key of ours needs", where=where)

@@ -29,13 +29,12 @@ class NotLogged(InterlockError):
 class LogFetcher:
     """The log's files, where a mirror or a commons serves them beside its own."""
 
-    def __init__(self, fetcher: Fetcher, prefix: str = LOG_PREFIX) -> None:
+    def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
-        self._prefix = prefix
 
     def fetch(self, path: str, *, max_length: int) -> bytes:
         """Raises: as the fetcher beneath."""
-        return self._fetcher.fetch(f"{self._prefix}/{path}", max_length=max_length)
+        return self._fetcher.fetch(f"{LOG_PREFIX}/{path}", max_length=max_length)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Repository:
         self._write(f"{version + 1}.root", finish_root(root, previous=newest))
 
     def root(self) -> bytes:
-        """The newest root's bytes."""
+        """The newest root's bytes. Raises: BadState, where there is none."""
         numbers = [int(p.name.split(".")[0]) for p in self._metadata.glob("*.root.json")]
         if not numbers:
             raise BadState("has no root", where=str(self._metadata))

@@ -72,7 +72,8 @@ def fetch_config(exchange: Exchange, base_url: bytes) -> HpkeConfig:
 def upload(exchange: Exchange, task: Task, reports: Sequence[Report]) -> dict[bytes, ReportError]:
     """Send reports to the leader; those not in the answer are stored there for good.
 
-    Raises: Unreachable, to be tried again with the same bytes; DapProblem, where the leader refuses them all.
+    Raises: Unreachable, to be tried again with the same bytes; DapProblem, where the leader refuses them all;
+    Malformed, for an answer that is none to these reports.
     """
     url = task.leader_resource("reports")
     body = UploadRequest(tuple(reports)).encode()

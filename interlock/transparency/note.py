@@ -203,7 +203,7 @@ class Note:
 
 
 def encode_note(note: Note) -> bytes:
-    """The bytes of a note. The inverse of `parse_note`."""
+    """The bytes of a note, which ends in a newline and is signed (ValueError). The inverse of `parse_note`."""
     if not note.text.endswith("\n") or not note.signatures:
         raise ValueError("a note has a text that ends in a newline, and a signature")
     return (note.text + "\n" + "".join(s.line for s in note.signatures)).encode("utf-8")

@@ -1,4 +1,4 @@
-"""`interlock mesh publish` where a publish was cut short before the log acknowledged it."""
+"""`interlock mesh publish` from the command line, up to where it asks the log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_USAGE, InterlockError
 from interlock.base.files import replace
+from interlock.commons.indicators import indicator_pack
 from interlock.node.cli.main import main
 from interlock.node.setup import LOG_POLICY, write_settings
-from tests.unit.commons_world import pack, world
+from tests.unit.commons_world import log_policy, pack, world
 
 
 def test_an_operator_gives_up_a_publish_and_has_nothing_to_resume(
@@ -23,13 +24,32 @@ def test_an_operator_gives_up_a_publish_and_has_nothing_to_resume(
         monkeypatch.setattr(commons.publisher, "_append", away)
         with pytest.raises(InterlockError, match="away"):
             commons.publisher.publish(pack(), "stable")
-        replace(tmp_path / "commons" / LOG_POLICY, commons.policy.text)
-    home = tmp_path / "commons"
-    replace(home / "log-token", b"a0" * 16)
-    write_settings(home / "interlock.toml", "serve", {"dir": str(home), "log_url": "http://127.0.0.1:9"})
-    command = ["mesh", "publish", "--config", str(home / "interlock.toml")]
+    command = _command(tmp_path)
     assert main([*command, "--resume"]) == EXIT_USAGE
     assert "does not answer" in capsys.readouterr().err
     assert main([*command, "--abandon"]) == EXIT_OK
     assert main([*command, "--resume"]) == EXIT_OK
     assert "nothing was cut short" in capsys.readouterr().out
+
+
+def test_a_reviewer_signs_with_a_key_that_does_not_lie_in_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with world(tmp_path):
+        pass
+    command = [*_command(tmp_path), str(tmp_path / "pack.json"), "--ring", "stable"]
+    replace(tmp_path / "pack.json", indicator_pack("indicator-hosts", 1, [f"host:{'ab' * 32}"], authors=["A"]).data)
+    own = (tmp_path / "commons" / "keys" / "reviewed.key").rename(tmp_path / "reviewer.key")
+    another = tmp_path / "commons" / "keys" / "stable.key"
+    for key, says in ((another, "is not the key"), (own, "does not answer")):
+        assert main([*command, "--key", str(key)]) == EXIT_USAGE
+        assert says in capsys.readouterr().err
+
+
+def _command(tmp_path: Path) -> list[str]:
+    """`mesh publish` in the world's commons, with a log that does not answer."""
+    home = tmp_path / "commons"
+    replace(home / LOG_POLICY, log_policy())
+    replace(home / "log-token", b"a0" * 16)
+    write_settings(home / "interlock.toml", "serve", {"dir": str(home), "log_url": "http://127.0.0.1:9"})
+    return ["mesh", "publish", "--config", str(home / "interlock.toml")]

@@ -115,6 +115,7 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     publish.add_argument(
         "--licence", default="Apache-2.0", metavar="SPDX", help="for a policy file (default: %(default)s)"
     )
+    publish.add_argument("--key", metavar="FILE", help="sign with this key, such as a reviewer's own")
     cut_short = publish.add_mutually_exclusive_group()
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
     cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")

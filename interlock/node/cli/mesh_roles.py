@@ -14,6 +14,7 @@ from interlock.base.files import read_bounded
 from interlock.base.settings import Settings
 from interlock.commons.pack import Pack, pack_from_policy, parse_pack
 from interlock.commons.publish import Published
+from interlock.commons.signers import RoleSigner, read_key
 from interlock.engine.policy.builtins import builtin
 from interlock.node.cli.mesh_setup import CONFIG
 from interlock.node.config import serve_config, settings_of
@@ -58,13 +59,14 @@ def publish(args: argparse.Namespace) -> int:
         publisher.abandon()
         print("nothing is under way now")
         return EXIT_OK
+    signer = None if args.key is None else RoleSigner(read_key(Path(args.key)))
     if args.resume:
-        done = publisher.resume()
+        done = publisher.resume(signer=signer)
         print("nothing was cut short" if done is None else _published(done))
         return EXIT_OK
     if args.pack is None or args.ring is None:
         raise BadInput("needs a pack and --ring, or --resume, or --abandon", where="interlock mesh publish")
-    print(_published(publisher.publish(_pack(args), args.ring)))
+    print(_published(publisher.publish(_pack(args), args.ring, signer=signer)))
     return EXIT_OK
 
 

@@ -26,15 +26,15 @@ def app(public: Path) -> Starlette:
     return static_app(mounts, lambda path: path == "metadata/timestamp.json")
 
 
-def keep_fresh(publisher: Publisher, stop: threading.Event, *, every_s: float = RENEW_EVERY_S) -> None:
-    """Renew snapshot and timestamp when they are `every_s` old, until `stop` is set; a failure is said and tried again.
+def keep_fresh(publisher: Publisher, stop: threading.Event) -> None:
+    """Renew snapshot and timestamp when they are RENEW_EVERY_S old, until `stop` is set.
 
-    Nothing is locked while nothing is due, so that a publish finds the commons free.
+    A failure is said and tried again. Nothing is locked while nothing is due, so that a publish finds the commons free.
     """
     while not stop.is_set():
         try:
-            if publisher.due(every_s):
+            if publisher.due(RENEW_EVERY_S):
                 publisher.renew()
         except InterlockError as e:
             log.error("commons not renewed: %s", e)
-        stop.wait(every_s)
+        stop.wait(RENEW_EVERY_S)
