@@ -52,7 +52,7 @@ class Settings:
             where = f"{self.path}: [{name}] {key}"
             if key not in known:
                 raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
-            if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is int):
+            if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
                 raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
             if isinstance(value, str) and "\0" in value:
                 raise BadConfig("holds a null character", where=where)
