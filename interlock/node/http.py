@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
-import logging
 import socket
 import ssl
 import threading
@@ -25,8 +24,6 @@ from starlette.types import ASGIApp
 from interlock.base.errors import BadInput, InterlockError
 
 __all__ = ["BadBody", "BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
-
-log = logging.getLogger("interlock.http")
 
 GRACE_S: Final = 3  # how long requests under way may take once the server was asked to stop
 BODY_S: Final = 60.0  # how long a request's body may take to come

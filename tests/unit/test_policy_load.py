@@ -14,8 +14,8 @@ from interlock.engine.event import SensorEvent
 from interlock.engine.policy import conditions, document, load, matching
 from interlock.engine.policy.check import check_rules
 from interlock.engine.policy.document import BadPolicy, rule_docs
-from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules, load_policy, merged
-from interlock.engine.policy.model import Policy, Rule, Source
+from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules, load_policy
+from interlock.engine.policy.model import Policy, Source
 
 HERE = Source("file", "team.json")
 
@@ -159,22 +159,6 @@ def test_a_digest_changes_with_what_is_extended_and_not_with_examples() -> None:
     other = loaded(data(rule("b"), extends=("base",)), {"base": data(rule("a", reason="other"))})
     assert one.digest == same.digest != other.digest
     assert len(one.digest) == 64
-
-
-def test_merged_policies_run_in_order_under_a_digest_of_all() -> None:
-    one, two = loaded(data(rule("a"))), loaded(data(rule("b")))
-    extra = Rule("code", lambda event: None)
-    policy = merged(one, two, [extra])
-    assert ids(policy) == ["a", "b", "code"]
-    assert policy.digest == merged(one, two, [extra]).digest
-    assert policy.digest not in {merged(two, one, [extra]).digest, merged(one, two).digest, one.digest}
-    assert merged(one) is one
-
-
-def test_merged_policies_may_not_share_a_rules_id() -> None:
-    one = loaded(data(rule("a")))
-    with pytest.raises(BadPolicy, match="is defined twice"):
-        merged(one, loaded(data(rule("a", reason="other"))))
 
 
 def test_result_rules_are_compiled_for_results() -> None:

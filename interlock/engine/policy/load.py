@@ -1,4 +1,4 @@
-"""From documents to the Policy that the engine evaluates: compiled, extended, merged.
+"""From documents to the Policy that the engine evaluates: compiled and extended.
 
 `extends` comes first: a document's own rules run after those it extends, in the order it names them. A rule whose id
 an extended document already has takes that rule's place, unless that rule is locked: a locked rule stands. Two
@@ -18,7 +18,7 @@ from interlock.engine.policy.document import MAX_RULES, Document, RuleDoc, parse
 from interlock.engine.policy.model import Policy, Rule, RuleFunction, Source
 from interlock.engine.policy.problems import BadPolicy, CannotJudge
 
-__all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "Resolver", "compile_rules", "load_policy", "merged"]
+__all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "Resolver", "compile_rules", "load_policy"]
 
 MAX_CHAIN: Final = 8  # documents that extend one another in a row
 LIMITS_POLICY_ID: Final = "interlock.limits"  # the policy_id of a block by a rule that could not judge
@@ -51,32 +51,6 @@ def load_policy(data: bytes, *, where: str, source: Source, resolve: Resolver) -
     Raises: BadPolicy.
     """
     return _Loading(resolve).load(parse_document(data, where=where), where, source, (where,))
-
-
-def merged(*parts: Policy | Iterable[Rule]) -> Policy:
-    """One Policy that runs the parts one after the other. Raises: BadPolicy, where two share a rule's id.
-
-    The digest covers that of each Policy and, of a bare rule, its id, phase, verdict and source.
-    """
-    marks: list[object] = []
-    rules: list[Rule] = []
-    for part in parts:
-        held = part.rules if isinstance(part, Policy) else tuple(part)
-        rules += held
-        marks.append(part.digest if isinstance(part, Policy) else [_mark(rule) for rule in held])
-    seen: set[str] = set()
-    for rule in rules:
-        if rule.id in seen:
-            raise BadPolicy("is defined twice", where=f"rule {rule.id}", fix="rename one of them")
-        seen.add(rule.id)
-    if len(parts) == 1 and isinstance(parts[0], Policy):
-        return parts[0]
-    return Policy(tuple(rules), digest("interlock/policy-merged/v1", marks).hex())
-
-
-def _mark(rule: Rule) -> list[object]:
-    verdict = None if rule.verdict is None else rule.verdict.name
-    return [rule.id, rule.phase, verdict, rule.locked, *dataclasses.astuple(rule.source)]
 
 
 def _function(doc: RuleDoc) -> RuleFunction:
