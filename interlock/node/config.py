@@ -33,9 +33,12 @@ __all__ = [
     "toml_text",
 ]
 
-_MESH: Final = {"home": str, "organisation": str, "commons": str, "poll_seconds": int}
+_Keys = dict[str, type | tuple[type, ...]]
+LEAST_POLL_S: Final = 0.1
+MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
+_MESH: Final[_Keys] = {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)}
 _REPORT: Final = {"task": str, "token": str}
-_SERVE: Final = {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": int}
+_SERVE: Final[_Keys] = {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class MeshConfig:
     home: Path
     organisation: str = ""
     commons: str = ""
-    poll_s: int = 300
+    poll_s: float = 300
 
     def commons_url(self) -> str:
         """Raises: BadConfig, where none is set."""
@@ -70,7 +73,7 @@ class ServeConfig:
     name: str = ""
     upstream: str = ""
     log_url: str = ""
-    poll_s: int = 60
+    poll_s: float = 60
     demo: bool = False
 
 
@@ -132,8 +135,9 @@ def _text(values: dict[str, object], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _seconds(settings: Settings, values: dict[str, object], default: int) -> int:
+def _seconds(settings: Settings, values: dict[str, object], default: float) -> float:
     value = values.get("poll_seconds", default)
-    if not isinstance(value, int) or value < 1:
-        raise BadConfig("has to be at least 1", where=f"{settings.path}: poll_seconds")
+    if not isinstance(value, int | float) or not LEAST_POLL_S <= value <= MOST_POLL_S:
+        told = f"has to be from {LEAST_POLL_S} to {MOST_POLL_S}"
+        raise BadConfig(told, where=f"{settings.path}: poll_seconds")
     return value

@@ -204,13 +204,13 @@ def read_signer(path: Path) -> Ed25519Signer:
     return read_key(path)
 
 
-def write_settings(path: Path, section: str, values: Mapping[str, str | int]) -> None:
+def write_settings(path: Path, section: str, values: Mapping[str, str | float]) -> None:
     """Write a configuration file with one section, unless there is one already. Raises: NotWritable."""
     if path.exists():
         return
     lines = [
         f"[{section}]",
-        *(f"{key} = {value if isinstance(value, int) else toml_text(value)}" for key, value in values.items()),
+        *(f"{key} = {toml_text(value) if isinstance(value, str) else value}" for key, value in values.items()),
     ]
     replace(path, ("\n".join(lines) + "\n").encode("utf-8"))
 

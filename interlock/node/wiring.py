@@ -39,6 +39,7 @@ from interlock.transparency.witness import Witness
 
 __all__ = ["ROLES", "publisher_of", "role_app"]
 
+_STOP_S: Final = 2.0  # longer than a turn takes; one that hangs on a peer is cut short, as every write is whole
 _LIMIT: Final = 1 << 20
 
 
@@ -154,7 +155,7 @@ def _in_background(name: str, work: Callable[[threading.Event], None]) -> Iterat
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(_STOP_S)
 
 
 def _policy(config: ServeConfig) -> TlogPolicy:

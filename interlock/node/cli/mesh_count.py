@@ -13,7 +13,7 @@ from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState
 from interlock.commons import consent as consents
 from interlock.dap.task import ORGANISATION_FLOOR, TaskRefused
-from interlock.node.cli.mesh_node import config_of, subscriber_of
+from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import read_task, reporter_of
 from interlock.node.roles import follow, report
@@ -62,7 +62,8 @@ def consent(args: argparse.Namespace) -> int:
     if task.demo and not args.demo:
         told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {ORGANISATION_FLOOR}"
         raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
-    catalog = subscriber_of(config).catalog(args.task)
+    subscriber = subscriber_of(config)
+    catalog = patiently(lambda: subscriber.catalog(args.task))
     given = report.agree(config.home, task, catalog, SystemClock().now_us())
     print(f"{catalog.task}: yes from {rfc3339(given.at)} on, for {len(catalog.places)} places ({given.catalog[:16]}):")
     for place in catalog.places:

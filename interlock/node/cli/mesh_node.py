@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
@@ -27,6 +27,7 @@ __all__ = [
     "doctor",
     "grant",
     "init",
+    "patiently",
     "rows",
     "status",
     "subscribe",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 _LIMIT: Final = 8 << 20
+_T = TypeVar("_T")
 _PATIENCE_S: Final = 20.0
 
 
@@ -65,7 +67,7 @@ def subscribe(args: argparse.Namespace) -> int:
     for pair in new:
         subscriber.subscribe(*pair)
     try:
-        found = _updated(subscriber)
+        found = patiently(subscriber.update)
     except InterlockError:
         for pair in new:
             subscriber.unsubscribe(*pair)
@@ -88,7 +90,7 @@ def unsubscribe(args: argparse.Namespace) -> int:
 
 def update(args: argparse.Namespace) -> int:
     """Look for news once; whatever does not verify leaves what is in force."""
-    print(_told(_updated(subscriber_of(config_of(args)))))
+    print(_told(patiently(subscriber_of(config_of(args)).update)))
     return EXIT_OK
 
 
@@ -177,12 +179,12 @@ def subscriber_of(config: MeshConfig) -> Subscriber:
     return Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
 
 
-def _updated(subscriber: Subscriber) -> Update:
-    """Update, after whoever else does so in this home just now."""
+def patiently(act: Callable[[], _T]) -> _T:
+    """Do it after whoever else works in this home just now, most often the daemon. Raises: Locked, after a while."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return subscriber.update()
+            return act()
         except Locked:
             if time.monotonic() > until:
                 raise

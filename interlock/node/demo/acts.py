@@ -92,16 +92,14 @@ class Acts:
         names = [h.name for h in holders_of(root.data)]
         return {"holders": ", ".join(names), "threshold": f"{THRESHOLD} of {len(names)}", "root": self.root_sha256}
 
-    def start_commons(self) -> Evidence:
-        """Log, witnesses and commons, each a process with a folder of its own."""
-        for name, role in (
-            (WITNESSES[0], "witness"),
-            (WITNESSES[1], "witness"),
-            ("log", "log"),
-            ("commons", "commons"),
-        ):
-            self.stage.serve(name, role)
-        return {name: self.stage.url(name) for name in ("log", *WITNESSES, "commons")}
+    def start_roles(self) -> Evidence:
+        """Log, witnesses, commons, mirror and both aggregators, each a process with a folder of its own."""
+        self.stage.make_mirror()
+        self.stage.make_aggregators()
+        names = (*WITNESSES, "log", "commons", "mirror", "dap-leader", "dap-helper")
+        for name in names:
+            self.stage.serve(name, "witness" if name in WITNESSES else name)
+        return {name: self.stage.url(name).removeprefix("http://127.0.0.1") for name in names}
 
     def publish(self) -> Evidence:
         """The six steps, with a crash after the log has the entry; resumed, the entry stands there once."""
@@ -113,15 +111,6 @@ class Acts:
         if (done.log_index, done.tree_size) != (0, 1):
             raise CommandFailed(f"the log holds {done.tree_size} entries, expected one", where="resumed publish")
         return _told(done) | {"crash": "after step 1, resumed, logged once"}
-
-    def start_mirror_and_counters(self) -> Evidence:
-        """The mirror with its own pins, and both aggregators."""
-        stage = self.stage
-        stage.make_mirror()
-        stage.make_aggregators()
-        for role in ("mirror", "dap-leader", "dap-helper"):
-            stage.serve(role, role)
-        return {name: stage.url(name) for name in ("mirror", "dap-leader", "dap-helper")}
 
     # --- the members
 

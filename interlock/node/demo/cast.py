@@ -117,6 +117,8 @@ class Cast:
 
     def stop(self) -> None:
         """End every process and close every socket; waits until all are gone."""
+        for address in self._open:  # first: while we hold one open, callers of a server that has ended wait in vain
+            address.sock.close()
         for process in self.processes.values():
             if process.stdin is not None:
                 process.stdin.close()
@@ -129,8 +131,6 @@ class Cast:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for address in self._open:
-            address.sock.close()
 
     def pids(self) -> dict[str, int]:
         return {name: p.pid for name, p in self.processes.items()}

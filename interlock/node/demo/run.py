@@ -74,9 +74,8 @@ def _play(stage: Stage, show: Show, steps: list[Step]) -> bool:
 def _programme(acts: Acts, attacks: Attacks) -> list[tuple[str, Callable[[], Evidence]]]:
     return [
         ("root ceremony", acts.ceremony),
-        ("log, two witnesses and the commons run", acts.start_commons),
+        ("commons, mirror, log, two witnesses, DAP leader and helper run", acts.start_roles),
         ("pack published: entry, checkpoint, proof, targets, snapshot, timestamp", acts.publish),
-        ("mirror, DAP leader and DAP helper run", acts.start_mirror_and_counters),
         ("three nodes initialised", acts.initialise),
         ("three nodes subscribed through the mirror", acts.subscribe),
         ("catalog published, consent given", acts.agree),

@@ -143,8 +143,8 @@ class Stage:
         """The mirror's folder, with pins of its own."""
         home, policy = private_dir(self.dir("mirror")), (self.root / LOG_POLICY).read_bytes()
         init_node(home, log_policy=policy, root=(self.root / "root.json").read_bytes())
-        values: dict[str, str | int] = {"dir": str(home), "upstream": self.url("commons"), "log_url": self.url("log")}
-        write_settings(self.config("mirror"), "serve", values | {"poll_seconds": 1})
+        values: dict[str, str | float] = {"dir": str(home), "upstream": self.url("commons"), "log_url": self.url("log")}
+        write_settings(self.config("mirror"), "serve", values | {"poll_seconds": 0.3})
 
     def make_task(self, catalog: Catalog, epoch_s: int) -> tuple[Task, HpkeKey]:
         """The DAP task of a catalog, handed to leader, helper, members and collector."""
