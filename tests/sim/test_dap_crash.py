@@ -5,15 +5,12 @@ Each report marks a place of its own, so that one report lost or counted twice s
 
 from __future__ import annotations
 
-import contextlib
 import random
 import secrets
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,39 +27,12 @@ from interlock.dap.task import AggregatorTask, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key
 from interlock.node.parties import HttpExchange
 from interlock.node.storage.dap_tasks import TaskDirectory
-from interlock.node.storage.database import Database
 from tests.sim.dap_process import TOKEN
+from tests.sim.reaper import Killed, Reaper
 from tests.unit.dap_http import LONG, free_socket
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, configuration
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Killed(BaseException):
-    """The process is gone, just here."""
-
-
-class Reaper:
-    """Ends the process at its n-th write, before or after that write is durable."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.writes = 0
-        self.at: tuple[int, bool] | None = None
-        original: Any = Database._write
-        reaper = self
-
-        @contextlib.contextmanager
-        def write(self: Database) -> Iterator[sqlite3.Connection]:
-            reaper.writes += 1
-            now = reaper.writes
-            with original(self) as db:
-                yield db
-                if reaper.at == (now, False):
-                    raise Killed
-            if reaper.at == (now, True):
-                raise Killed
-
-        monkeypatch.setattr(Database, "_write", write)
 
 
 def whole_run(world: World, reports: list[Any]) -> Collected:

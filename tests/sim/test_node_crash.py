@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from interlock.commons.consent import give_consent
 from interlock.node.roles.observe import keep_catalog
 from interlock.node.roles.report import Sent
-from interlock.node.storage.database import Database
 from interlock.node.storage.node import NodeStore, open_store
 from tests.sim.node_process import EVER, counted
+from tests.sim.reaper import Killed, Reaper
 from tests.unit.dap_world import LENGTH
 from tests.unit.report_world import CountedWorld, Line, Member, catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 8
-
-
-class Killed(BaseException):
-    """The process is gone, just here."""
-
-
-class Reaper:
-    """Ends a member's process at its n-th write, before or after that write is durable; aggregators live on."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.writes = 0
-        self.at: tuple[int, bool] | None = None
-        original: Any = Database._write
-        reaper = self
-
-        @contextlib.contextmanager
-        def write(self: NodeStore) -> Iterator[sqlite3.Connection]:
-            reaper.writes += 1
-            now = reaper.writes
-            with original(self) as db:
-                yield db
-                if reaper.at == (now, False):
-                    raise Killed
-            if reaper.at == (now, True):
-                raise Killed
-
-        monkeypatch.setattr(NodeStore, "_write", write)
 
 
 def a_days_work(member: Member, world: CountedWorld) -> None:
@@ -64,7 +33,7 @@ def a_days_work(member: Member, world: CountedWorld) -> None:
 def test_a_death_at_any_write_of_a_member_reports_once_and_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
-    reaper = Reaper(monkeypatch)
+    reaper = Reaper(monkeypatch, NodeStore)
     moment, deaths = 0, 0
     while moment == deaths:
         folder = tmp_path / str(moment)
