@@ -19,15 +19,13 @@ refused with its type named: a guard that cannot say what it saw does not say th
 from __future__ import annotations
 
 import base64
-import datetime as _dt
 import hashlib
 import json
 import math
-import pathlib
 import sys
 from collections.abc import Mapping
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Any, Final
 
 from interlock.base.errors import InterlockError
 
@@ -136,21 +134,21 @@ def _decimal(value: int) -> str:
 
 
 def _named(value: object) -> list[str]:
-    if isinstance(value, _dt.datetime | _dt.date | _dt.time):
+    if isinstance(value, _of("datetime", "date", "time")):  # a datetime is a date
         return [type(value).__name__, value.isoformat()]
-    if _is_of(value, "uuid", "UUID"):
+    if isinstance(value, _of("uuid", "UUID")):
         return ["uuid", str(value)]
-    if _is_of(value, "decimal", "Decimal"):
+    if isinstance(value, _of("decimal", "Decimal")):
         return ["decimal", str(value)]
-    if isinstance(value, pathlib.PurePath):
+    if isinstance(value, _of("pathlib", "PurePath")):
         return ["path", str(value)]
     raise NotCanonical(f"holds an object of type {type(value).__module__}.{type(value).__qualname__}")
 
 
-def _is_of(value: object, module: str, name: str) -> bool:
-    """Whether a value is of a type of a module that costs a lot to import: where nobody did, there is no such value."""
+def _of(module: str, *names: str) -> tuple[type[Any], ...]:
+    """Types of a module that costs a lot to import: where nobody did, no value is of them."""
     loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, getattr(loaded, name))
+    return () if loaded is None else tuple(getattr(loaded, name) for name in names)
 
 
 def _write_text(text: str, out: list[str]) -> None:

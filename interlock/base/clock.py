@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as _dt
 import time
 from typing import Final, Protocol
 
 __all__ = ["MICROSECONDS", "Clock", "ManualClock", "SystemClock", "rfc3339"]
 
 MICROSECONDS: Final = 1_000_000
-_EPOCH: Final = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC)
 
 
 class Clock(Protocol):
@@ -40,6 +38,7 @@ class ManualClock:
 
 def rfc3339(us: int) -> str:
     """What people see of a time: RFC 3339 in UTC, whole seconds unless there is a fraction."""
-    moment = _EPOCH + _dt.timedelta(microseconds=us)
-    spec = "microseconds" if us % MICROSECONDS else "seconds"
-    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+    seconds, fraction = divmod(us, MICROSECONDS)
+    day = time.gmtime(seconds)
+    shown = f"{day.tm_year:04}-{day.tm_mon:02}-{day.tm_mday:02}T{day.tm_hour:02}:{day.tm_min:02}:{day.tm_sec:02}"
+    return f"{shown}.{fraction:06}Z" if fraction else f"{shown}Z"

@@ -13,14 +13,16 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interlock.base.canonical import NotCanonical, json_object
 from interlock.base.errors import InterlockError
 
 if sys.platform != "win32":
     import fcntl
+
+if TYPE_CHECKING:  # callers bring their paths; importing pathlib is a tenth of what `import interlock` may cost
+    from pathlib import Path
 
 __all__ = [
     "AppendFile",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 PRIVATE_FILE: Final = 0o600
+PUBLIC_FILE: Final = 0o644
 PRIVATE_DIR: Final = 0o700
 
 

@@ -7,14 +7,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interlock.base.clock import Clock, SystemClock
 from interlock.engine.approvals import Approver
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
-from interlock.engine.live import LivePolicy
-from interlock.engine.sinks import Sink
+
+if TYPE_CHECKING:  # what an installed guard is made of; whoever makes one has imported it
+    from interlock.engine.live import LivePolicy
+    from interlock.engine.sinks import Sink
 
 __all__ = ["Installed", "Observer", "current_span", "install", "installed", "span"]
 
@@ -23,12 +25,17 @@ Observer = Callable[[SensorEvent, Decision], None]
 
 @dataclass(slots=True)
 class Installed:
-    """One installed guard. `observer_failures` counts observers that raised; nobody feels them."""
+    """One installed guard.
+
+    `told` is where the process hears of trouble that no caller feels: one line, without values. `observer_failures`
+    counts observers that raised; nobody feels them.
+    """
 
     live: LivePolicy
     sink: Sink
     approver: Approver | None = None
     observers: tuple[Observer, ...] = ()
+    told: Callable[[str], object] = lambda line: None
     clock: Clock = field(default_factory=SystemClock)
     observer_failures: int = 0
 

@@ -6,7 +6,6 @@ tell the observers (their failures are counted and not felt), and only then go o
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Mapping
@@ -29,7 +28,6 @@ __all__ = ["NO_RECEIPT", "UNREADABLE", "decide", "enforce_tool_call", "enforce_t
 # policy ids of what the guard itself refuses
 NO_RECEIPT: Final = "interlock.no-receipt"
 UNREADABLE: Final = "interlock.unreadable"
-_LOG: Final = logging.getLogger("interlock")
 # how a decision ends where a host, and not this process, acts on it
 _HANDED_OVER: Final[dict[Verdict, Ending]] = {
     Verdict.ALLOW: "proceeded",
@@ -264,7 +262,7 @@ def _record(guard: Installed, receipt: Receipt, encoded: bytes | None) -> Except
         digest = None if encoded is None else guard.sink.args_digest(encoded)
         guard.sink.append(replace(receipt, args_digest=digest))
     except Exception as e:  # noqa: BLE001 - whatever a sink raises, the receipt is not kept
-        _LOG.error("receipt not written: %s", type(e).__name__)
+        guard.told(f"receipt not written: {type(e).__name__}")
         return e
     return None
 

@@ -307,6 +307,7 @@ def test_an_error_is_one_bounded_line_without_control_characters() -> None:
 def test_times_are_shown_as_rfc_3339() -> None:
     assert rfc3339(1_800_000_000_000_000) == "2027-01-15T08:00:00Z"
     assert rfc3339(1_800_000_000_000_001) == "2027-01-15T08:00:00.000001Z"
+    assert rfc3339(-1) == "1969-12-31T23:59:59.999999Z"
     clock = ManualClock()
     before = clock.now_us()
     clock.advance(1.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from interlock import Blocked, Decision, NotApproved, SensorEvent, enforce_tool_
 from interlock.base.errors import InterlockError
 from interlock.engine import ambient
 from interlock.engine.policy.model import Policy
+from interlock.engine.receipts import Receipt
 from interlock.engine.sinks import InMemorySink
 
 
@@ -163,6 +165,50 @@ def test_importing_costs_less_than_60_ms_over_bare_python() -> None:
     bare = min(cpu_seconds(path) for _ in range(5))
     # Neighbours on a busy machine make every run slower and none faster, so one run under the limit shows it.
     assert any(cpu_seconds(path + "import interlock") - bare < 0.060 for _ in range(25))
+
+
+def test_importing_loads_nothing_that_only_an_installed_guard_needs() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(interlock.__file__).parents[1])!r}); before = set(sys.modules)\n"
+        "import interlock\n"
+        "new = set(sys.modules) - before\n"
+        "costly = {'datetime', 'ipaddress', 'logging', 'pathlib', 'threading', 'traceback', 'urllib'}\n"
+        "assert not new & costly, new & costly\n"
+        "assert 'interlock.engine.sinks' not in new\n"
+        "assert interlock.FileSink is sys.modules['interlock.engine.sinks'].FileSink\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    names: dict[str, object] = {}
+    exec("from interlock import *", names)
+    assert set(interlock.__all__) <= names.keys()
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = interlock.no_such_name
+
+
+def test_a_policy_is_named_by_text_bytes_or_path(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    rule = {"id": "a", "when": {"action": "x"}, "verdict": "block", "reason": "no"}
+    path.write_text(json.dumps({"format": "interlock-policy", "v": 1, "name": "t", "rules": [rule]}), encoding="utf-8")
+    for name in (str(path), path, os.fsencode(path)):
+        install(policy=name)
+        with pytest.raises(Blocked):
+            enforce_tool_call("x", {})
+    with pytest.raises(InterlockError):
+        install(policy="a\0b")
+
+
+def test_a_receipt_that_cannot_be_kept_is_told_where_nothing_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(InMemorySink):
+        def append(self, receipt: Receipt) -> Receipt:
+            raise OSError("a value that no log may show")
+
+    install(sink=Full())
+    assert enforce_tool_call("t", {"a": 1}, enforcement="monitor") == {"a": 1}
+    assert "receipt not written: OSError" in caplog.text
+    assert "no log may show" not in caplog.text
 
 
 def test_importing_needs_the_standard_library_only_and_no_other_room() -> None:

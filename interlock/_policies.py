@@ -1,0 +1,97 @@
+"""Which policy a name stands for, and how it is followed: a file, a built-in policy, a pack of the mesh."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from interlock.base.files import seen_state
+from interlock.engine.live import LivePolicy
+from interlock.engine.policy.model import Policy, Rule, Source
+from interlock.engine.rules import with_code_rules
+
+__all__ = ["live_policy"]
+
+_BUILTIN: Final = "builtin:"
+_MESH: Final = "mesh:"
+
+
+def live_policy(policy: str | bytes | os.PathLike[str] | Policy | None, rules: tuple[Rule, ...] = ()) -> LivePolicy:
+    """The live policy of a name that `install` takes, with code rules after it. Raises: InterlockError."""
+    load, fingerprint = _source(policy)
+    return LivePolicy(lambda: with_code_rules(load(), rules), fingerprint)
+
+
+def _source(
+    policy: str | bytes | os.PathLike[str] | Policy | None,
+) -> tuple[Callable[[], Policy | None], Callable[[], object]]:
+    if policy is None or isinstance(policy, Policy):
+        return (lambda: policy), (lambda: None)
+    name = os.fsdecode(policy)
+    if name.startswith(_BUILTIN):
+        return (lambda: _builtin(name)), (lambda: None)
+    if name.startswith(_MESH):
+        return _mesh(name)
+    file = _PolicyFile(Path(name).absolute())
+    return file.load, file.fingerprint
+
+
+def _builtin(name: str) -> Policy:
+    from interlock.engine.policy.builtins import builtin, resolver
+    from interlock.engine.policy.load import load_policy
+
+    plain = name.removeprefix(_BUILTIN)
+    return load_policy(builtin(plain), where=name, source=Source("builtin", plain), resolve=resolver(None))
+
+
+def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
+    from interlock.base.errors import BadInput
+    from interlock.commons import installed
+
+    pack, at, ring = name.removeprefix(_MESH).rpartition("@")
+    if not (pack and at and ring):
+        raise BadInput("is not a pack of the mesh", where=name, fix="write mesh:PACK@RING")
+    home = _mesh_home()
+    return (lambda: installed.load(home, pack, ring)), (lambda: installed.fingerprint(home))
+
+
+def _mesh_home() -> Path:
+    from interlock.base.settings import config_file, read_settings
+    from interlock.node.config import mesh_config
+
+    return mesh_config(read_settings(config_file())).home
+
+
+class _PolicyFile:
+    """A policy file with the files that it extends; all of them are watched."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[Path, ...] = (path,)
+
+    def load(self) -> Policy:
+        """Raises: BadPolicy."""
+        from interlock.engine.policy.builtins import read_policy_file, resolver
+        from interlock.engine.policy.load import load_policy
+
+        read = [self._path]
+        resolve = resolver(self._path.parent)
+
+        def watched(name: str) -> Policy | bytes:
+            if name.startswith(_MESH):
+                return _mesh(name)[0]()
+            if not name.startswith(_BUILTIN):
+                read.append(self._path.parent / name)
+            return resolve(name)
+
+        try:
+            data = read_policy_file(self._path)
+            source = Source("file", self._path.name)
+            return load_policy(data, where=str(self._path), source=source, resolve=watched)
+        finally:
+            self._read = tuple(read)
+
+    def fingerprint(self) -> object:
+        return tuple(map(seen_state, self._read))
