@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 PRIVATE_FILE: Final = 0o600
-PUBLIC_FILE: Final = 0o644
 PRIVATE_DIR: Final = 0o700
 
 

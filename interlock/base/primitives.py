@@ -8,6 +8,7 @@ Randomness is an argument. Verification raises and never returns a bool.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import nacl.exceptions
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 KEY_SIZE: Final = 32
+
+Rng = Callable[[int], bytes]  # so many fresh random bytes
 
 
 class BadSignature(InterlockError):

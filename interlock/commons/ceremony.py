@@ -22,8 +22,9 @@ from tuf.api.serialization import DeserializationError
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError, one_line
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, Ed25519Verifier, dump_key
-from interlock.commons.layout import LIFETIME_DAYS, TOP_ROLES
-from interlock.commons.signers import HOLDER_FIELD, Rng, RoleSigner, tuf_key
+from interlock.base.primitives import Rng
+from interlock.commons.layout import LIFETIME_DAYS, MAX_ROOT, TOP_ROLES
+from interlock.commons.signers import HOLDER_FIELD, RoleSigner, tuf_key
 
 __all__ = [
     "LEAST_THRESHOLD",
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 LEAST_THRESHOLD: Final = 2
-MAX_ROOT: Final = 512_000  # bytes, as the client's own limit
 _ROOT: Final = "root"
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from interlock.base.errors import InterlockError
+from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.indicators import Catalog
 
-__all__ = ["DEMO_FLOOR", "FLOOR", "Seen", "TooFew", "agreed"]
-
-FLOOR: Final = 10  # organisations behind any number that is released
-DEMO_FLOOR: Final = 3
+__all__ = ["Seen", "TooFew", "agreed"]
 
 
 class TooFew(InterlockError):
@@ -34,10 +31,10 @@ def agreed(
 ) -> tuple[Seen, ...]:
     """The places that at least `threshold` of `reports` organisations saw, in the catalog's order.
 
-    A threshold under FLOOR needs `demo`, and is never under DEMO_FLOOR: the caller's mistake (ValueError).
+    A threshold under LEAST needs `demo`, and is never under DEMO_LEAST: the caller's mistake (ValueError).
     Raises: TooFew, where fewer than `threshold` reported at all.
     """
-    floor = DEMO_FLOOR if demo else FLOOR
+    floor = DEMO_LEAST if demo else LEAST
     if threshold < floor:
         raise ValueError(f"a threshold of {threshold} is under the floor of {floor} organisations")
     if len(counts) != len(catalog.places) or any(not 0 <= c <= reports for c in counts):

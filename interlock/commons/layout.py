@@ -24,7 +24,9 @@ __all__ = [
     "LIFETIME_DAYS",
     "LOG_PREFIX",
     "MAX_CHANNEL",
+    "MAX_ROOT",
     "ONLINE_ROLES",
+    "PUBLIC_FILE",
     "TOP_ROLES",
     "catalog_path",
     "channel_path",
@@ -36,6 +38,7 @@ __all__ = [
 
 ONLINE_ROLES: Final = ("snapshot", "timestamp")
 TOP_ROLES: Final = ("targets", *ONLINE_ROLES)
+PUBLIC_FILE: Final = 0o644  # mode of what is served
 LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
 CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
 
@@ -57,6 +60,7 @@ LIFETIME_DAYS: Final[dict[str, int]] = {
 }
 
 MAX_CHANNEL: Final = 256 * 1024  # bytes of a channel index
+MAX_ROOT: Final = 512_000  # bytes of a root
 
 
 def pack_path(ring: str, name: str, version: int) -> str:

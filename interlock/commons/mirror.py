@@ -18,7 +18,7 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.base.fetch import Fetcher
 from interlock.base.files import file_lock, private_dir, replace
-from interlock.commons.layout import LOG_PREFIX
+from interlock.commons.layout import LOG_PREFIX, PUBLIC_FILE
 from interlock.commons.logged import LogFetcher
 from interlock.commons.pins import Pins
 from interlock.commons.updater import View, refreshed
@@ -30,7 +30,6 @@ from interlock.transparency.tiles import CHECKPOINT, ENTRIES, Tile, TileBuilder,
 
 __all__ = ["Copied", "Mirror"]
 
-_PUBLIC_FILE: Final = 0o644
 _MAX_TARGET: Final = 4 << 20  # bytes
 _TIMESTAMP: Final = "timestamp.json"
 
@@ -121,4 +120,4 @@ class Mirror:
     def _put(self, name: str, data: bytes) -> None:
         path = self.public / name
         private_dir(path.parent)
-        replace(path, data, mode=_PUBLIC_FILE)
+        replace(path, data, mode=PUBLIC_FILE)

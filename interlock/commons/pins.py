@@ -11,8 +11,9 @@ from interlock.base.errors import BadInput
 from interlock.base.fetch import Fetcher
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.text import is_sha256
+from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
-from interlock.commons.updater import MAX_ROOT, demand_root, pinned_root
+from interlock.commons.updater import demand_root, pinned_root
 from interlock.transparency.policy import NONE, TlogPolicy, parse_policy
 
 __all__ = ["Pins", "init_node", "read_pins"]

@@ -25,6 +25,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.files import file_lock, private_dir, read_bounded
 from interlock.base.files import replace as replace_file
 from interlock.base.keys import Ed25519Verifier
+from interlock.base.primitives import Rng
 from interlock.commons.channel import Channel, dump_channel, parse_channel
 from interlock.commons.indicators import BadCatalog, Catalog
 from interlock.commons.journal import MAX_JOURNAL, Journal, dump_journal, parse_journal
@@ -43,7 +44,7 @@ from interlock.commons.layout import (
 from interlock.commons.pack import BadPack, Pack, sha256_hex
 from interlock.commons.repository import Repository
 from interlock.commons.rings import known_ring
-from interlock.commons.signers import Rng, RoleSigner, load_keys, make_keys
+from interlock.commons.signers import RoleSigner, load_keys, make_keys
 from interlock.engine.policy.check import check_rules
 from interlock.transparency.entry import LogEntry
 from interlock.transparency.policy import TlogPolicy

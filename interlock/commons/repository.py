@@ -33,12 +33,11 @@ from interlock.base.errors import one_line
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.keys import BadKey
 from interlock.commons.ceremony import expiry, finish_root
-from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
+from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS, PUBLIC_FILE
 from interlock.commons.signers import RoleSigner, tuf_key
 
 __all__ = ["Repository", "Versions"]
 
-PUBLIC_FILE: Final = 0o644
 _MAX_METADATA: Final = 5_000_000  # bytes, as the client's own limit for targets
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
 

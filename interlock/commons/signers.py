@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +12,10 @@ from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSli
 from interlock.base import canonical
 from interlock.base.files import private_dir, read_bounded, replace
 from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, dump_key, load_key
+from interlock.base.primitives import Rng
 
-__all__ = ["HOLDER_FIELD", "Rng", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
+__all__ = ["HOLDER_FIELD", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
 
-Rng = Callable[[int], bytes]
 
 HOLDER_FIELD: Final = "x-interlock-holder"
 _MAX_KEY_FILE: Final = 16 * 1024

@@ -41,13 +41,12 @@ from interlock.base.files import (
     sync_dir,
     unstamped,
 )
-from interlock.commons.layout import DELEGATIONS
+from interlock.commons.layout import DELEGATIONS, MAX_ROOT
 from interlock.commons.pack import sha256_hex
 from interlock.transparency.follow import Rollback
 
 __all__ = ["MetadataRefused", "Stale", "UntrustedRoot", "View", "demand_root", "pinned_root", "refreshed"]
 
-MAX_ROOT: Final = 512_000  # bytes
 _CURRENT: Final = "current.json"
 _FORMAT: Final = "interlock-tuf-state"
 _GENERATION: Final = "gen-"

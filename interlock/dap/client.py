@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from interlock.base.codec import Malformed
 from interlock.base.fetch import Unreachable
+from interlock.base.primitives import Rng
 from interlock.dap.backend import VdafBackend
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.messages import (
@@ -26,7 +27,7 @@ from interlock.dap.messages import (
     UploadRequest,
     media_type,
 )
-from interlock.dap.shares import Rng, seal_input_share, supported
+from interlock.dap.shares import seal_input_share, supported
 from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, checked
 

@@ -22,6 +22,7 @@ from interlock.base.clock import Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
+from interlock.base.primitives import Rng
 from interlock.dap.backend import VdafError
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
 from interlock.dap.drafts import ReportError, Role
@@ -39,7 +40,7 @@ from interlock.dap.jobs import (
 )
 from interlock.dap.messages import Report, media_type
 from interlock.dap.problems import DapProblem, to_b64url
-from interlock.dap.shares import KeyRing, ReportRejected, Rng, open_input_share, seal_aggregate_share
+from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_aggregate_share
 from interlock.dap.storage import CollectionJob, CollectionState, LeaderStorage, PendingJob
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.transport import Exchange, checked

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from interlock.base.clock import Clock
+from interlock.base.primitives import Rng
 from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
 from interlock.dap.drafts import ReportError, Role
@@ -28,7 +29,7 @@ from interlock.dap.jobs import (
 )
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
-from interlock.dap.shares import KeyRing, ReportRejected, Rng, open_input_share, seal_aggregate_share
+from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_aggregate_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.vdaf.ping_pong import FinishedWithOutbound, helper_initialized

@@ -6,14 +6,14 @@ URL byte, another role or draft, and it does not open. Source: draft-ietf-ppm-da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
-from interlock.base.primitives import BadSignature
+from interlock.base.primitives import BadSignature, Rng
 from interlock.dap import hpke
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import AggregateShareAad, CollectionJobReq
@@ -32,7 +32,6 @@ __all__ = [
     "HpkeKey",
     "KeyRing",
     "ReportRejected",
-    "Rng",
     "new_key",
     "open_aggregate_share",
     "open_input_share",
@@ -42,7 +41,6 @@ __all__ = [
     "time_error",
 ]
 
-Rng = Callable[[int], bytes]
 LEEWAY_US: Final = 300 * MICROSECONDS  # how far a client's clock may run ahead
 
 

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
+from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
 from interlock.dap import hpke
 from interlock.dap.backend import VERIFY_KEY_SIZE
@@ -37,7 +38,6 @@ from interlock.dap.problems import to_b64url
 
 __all__ = [
     "LENGTH_MOST",
-    "ORGANISATION_FLOOR",
     "TIME_MOST",
     "AggregatorTask",
     "Task",
@@ -48,7 +48,6 @@ __all__ = [
     "verify_key_of",
 ]
 
-ORGANISATION_FLOOR: Final = 10  # below this many reports a sum says too much about each
 LENGTH_MOST: Final = 1 << 17  # places of a catalog
 TIME_MOST: Final = (1 << 63) - 1  # what every store can hold
 PRIO3_SUM_VEC: Final = 3
@@ -211,11 +210,11 @@ def _check_batches(config: TaskConfiguration, demo: bool) -> None:
         )
     if not 1 <= config.time_precision <= TIME_MOST:
         raise TaskRefused(f"a time precision of {config.time_precision} seconds cannot be kept")
-    floor = 1 if demo else ORGANISATION_FLOOR
+    floor = DEMO_LEAST if demo else LEAST
     if not floor <= config.min_batch_size <= TIME_MOST:
         raise TaskRefused(
             f"a batch of {config.min_batch_size} reports says too much about each; the floor is {floor}",
-            fix="" if demo else "only a demonstration may go below it",
+            fix="" if demo else f"only a demonstration may go below it, down to {DEMO_LEAST}",
         )
 
 

@@ -12,7 +12,7 @@ Files that hold a secret are 0600, tables of tokens hold hashes only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
+from interlock.base.primitives import Rng
 from interlock.commons.ceremony import (
     LEAST_THRESHOLD,
     CeremonyRefused,
@@ -57,7 +58,6 @@ __all__ = [
     "write_settings",
 ]
 
-Rng = Callable[[int], bytes]
 LOG_POLICY: Final = "log-policy.txt"
 TABLES: Final[Mapping[str, str]] = {
     "publisher": "add-tokens.json",

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.base.errors import InterlockError
-from interlock.commons.consensus import DEMO_FLOOR, FLOOR, Seen, TooFew, agreed
+from interlock.base.organisations import DEMO_LEAST, LEAST
+from interlock.commons.consensus import Seen, TooFew, agreed
 from interlock.commons.consent import (
     Consent,
     NoConsent,
@@ -183,7 +184,7 @@ def test_a_report_is_zeros_and_ones_however_often_something_was_seen(rules: list
 
 
 def test_only_what_enough_organisations_saw_is_shown() -> None:
-    assert agreed(_catalog(), [12, 9, 10, 0], 12, threshold=FLOOR) == (
+    assert agreed(_catalog(), [12, 9, 10, 0], 12, threshold=LEAST) == (
         Seen("rule:net.fetch_exec", 12),
         Seen(HOST, 10),
     )
@@ -191,7 +192,7 @@ def test_only_what_enough_organisations_saw_is_shown() -> None:
 
 def test_too_few_reports_show_nothing() -> None:
     with pytest.raises(TooFew, match="9 organisations, and 10 are needed"):
-        agreed(_catalog(), [9, 9, 9, 9], 9, threshold=FLOOR)
+        agreed(_catalog(), [9, 9, 9, 9], 9, threshold=LEAST)
 
 
 def test_a_threshold_under_the_floor_is_the_caller_s_mistake() -> None:
@@ -199,13 +200,13 @@ def test_a_threshold_under_the_floor_is_the_caller_s_mistake() -> None:
         agreed(_catalog(), [3, 3, 3, 3], 3, threshold=3)
     with pytest.raises(ValueError, match="floor"):
         agreed(_catalog(), [2, 2, 2, 2], 2, threshold=2, demo=True)
-    assert len(agreed(_catalog(), [3, 3, 3, 2], 3, threshold=DEMO_FLOOR, demo=True)) == 3
+    assert len(agreed(_catalog(), [3, 3, 3, 2], 3, threshold=DEMO_LEAST, demo=True)) == 3
 
 
 @pytest.mark.parametrize("counts", [[1], [11, 0, 0, 0], [-1, 0, 0, 0]])
 def test_counts_that_cannot_be_are_the_caller_s_mistake(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="counts"):
-        agreed(_catalog(), counts, 10, threshold=FLOOR)
+        agreed(_catalog(), counts, 10, threshold=LEAST)
 
 
 # --- indicator packs ----------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState
+from interlock.base.organisations import LEAST
 from interlock.commons import consent as consents
-from interlock.dap.task import ORGANISATION_FLOOR, TaskRefused
+from interlock.dap.task import TaskRefused
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import read_task, reporter_of
@@ -60,7 +61,7 @@ def consent(args: argparse.Namespace) -> int:
         return EXIT_OK
     task = read_task(_reporting(args).task)
     if task.demo and not args.demo:
-        told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {ORGANISATION_FLOOR}"
+        told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
         raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
     subscriber = subscriber_of(config)
     catalog = patiently(lambda: subscriber.catalog(args.task))

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock, rfc3339
+from interlock.base.primitives import Rng
 from interlock.commons.consent import Consent, NoConsent, demand_consent, give_consent, read_consents, withdraw_consent
 from interlock.commons.indicators import Catalog
 from interlock.dap.backend import VdafBackend
 from interlock.dap.client import build_report, fetch_config, upload
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Report
-from interlock.dap.shares import Rng
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange
 from interlock.node.roles.observe import KeptCatalog, keep_catalog, kept_catalogs

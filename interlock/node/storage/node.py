@@ -23,9 +23,9 @@ from typing import ClassVar, Final
 from interlock.base.files import file_lock, private_dir
 from interlock.node.storage.database import Database, as_bytes, as_int, changed
 
-__all__ = ["NODE_FILE", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
+__all__ = ["STORE_FILE", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
 
-NODE_FILE: Final = "node.sqlite"
+STORE_FILE: Final = "node.sqlite"
 _OUTBOX: Final = "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at FROM outbox"
 
 
@@ -167,7 +167,7 @@ CREATE INDEX outbox_by_state ON outbox (dap_task, state)
 
 def open_store(home: Path) -> NodeStore:
     """The store of a node's home. Raises: NewerFormat, BadState, NotWritable."""
-    return NodeStore(private_dir(home) / NODE_FILE)
+    return NodeStore(private_dir(home) / STORE_FILE)
 
 
 def _row(row: tuple[object, ...]) -> OutboxRow:
