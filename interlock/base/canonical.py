@@ -74,8 +74,10 @@ def parse_json(data: bytes, what: str) -> object:
         raise NotCanonical(f"is not JSON (line {e.lineno}, column {e.colno}: {e.msg})", where=what) from None
     except RecursionError:
         raise NotCanonical("is nested too deeply", where=what) from None
-    except ValueError as e:
+    except _NotStrict as e:
         raise NotCanonical(f"is not JSON ({e})", where=what) from None
+    except ValueError:  # all that is left: int() refuses a text of more than some thousand digits
+        raise NotCanonical("holds an integer of too many digits", where=what) from None
 
 
 def json_object(data: bytes, what: str) -> dict[str, object]:
@@ -86,17 +88,21 @@ def json_object(data: bytes, what: str) -> dict[str, object]:
     return value
 
 
+class _NotStrict(ValueError):
+    """What Python's parser takes and JSON does not have."""
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     seen = dict(pairs)
     if len(seen) != len(pairs):
         keys = [k for k, _ in pairs]
         twice = next(k for k in keys if keys.count(k) > 1)
-        raise ValueError(f"key {twice!r} stands twice in one object")
+        raise _NotStrict(f"key {twice!r} stands twice in one object")
     return seen
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    raise _NotStrict(f"{name} is not JSON")
 
 
 def _write(value: object, out: list[str], depth: int) -> None:

@@ -149,7 +149,12 @@ class _Binding:
 
     def __init__(self, function: Any) -> None:
         _refuse_unguardable(function)
-        self._signature = inspect.signature(function)
+        try:
+            self._signature = inspect.signature(function)
+        except ValueError:
+            raise TypeError(
+                "@guard needs a function whose parameters can be seen; wrap this one in one of yours"
+            ) from None
         kinds = {p.kind: p.name for p in self._signature.parameters.values()}
         self._extras = kinds.get(inspect.Parameter.VAR_KEYWORD)
         self._star = kinds.get(inspect.Parameter.VAR_POSITIONAL)

@@ -279,3 +279,8 @@ def test_without_install_a_guarded_function_does_not_run() -> None:
 
     with pytest.raises(RuntimeError, match="install"):
         tool()
+
+
+def test_a_function_whose_parameters_cannot_be_seen_is_refused_when_it_is_decorated() -> None:
+    with pytest.raises(TypeError, match="parameters"):
+        guard(max)
