@@ -37,11 +37,11 @@ from interlock.transparency.policy import Checked, TlogPolicy
 from interlock.transparency.proof import parse_proof
 from interlock.transparency.tiles import CHECKPOINT, ENTRIES, WIDTH, Tile, TileReader, decode_bundle, encode_bundle
 
-__all__ = ["Evidence", "LogView", "Rollback", "SplitView", "parse_evidence", "tile_loader"]
+__all__ = ["MAX_EVIDENCE", "Evidence", "LogView", "Rollback", "SplitView", "parse_evidence", "tile_loader"]
 
 _STATE: Final = "interlock-log-view"
 _EVIDENCE: Final = "interlock-split-view"
-_MAX_FILE: Final = 3 * MAX_NOTE  # bytes; two notes as JSON strings, and a proof
+MAX_EVIDENCE: Final = 3 * MAX_NOTE  # bytes; two notes as JSON strings, and a proof
 
 
 class Rollback(InterlockError):
@@ -208,7 +208,7 @@ class LogView:
         path = self._path(origin)
         if not path.exists():
             return None
-        body = unstamped(read_bounded(path, _MAX_FILE), _STATE, 1, where=str(path))
+        body = unstamped(read_bounded(path, MAX_EVIDENCE), _STATE, 1, where=str(path))
         try:
             note = parse_note(str(body.get("note")).encode("utf-8"))
             found = parse_checkpoint(note.text).origin

@@ -30,6 +30,8 @@ from interlock.commons.repository import Repository
 from interlock.commons.signers import load_keys
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.updater import MetadataRefused, Stale, UntrustedRoot
+from interlock.node.cli.mesh_node import rows
+from interlock.node.config import MeshConfig
 from interlock.transparency.entry import LogEntry
 from interlock.transparency.follow import Rollback, SplitView, parse_evidence
 from interlock.transparency.log import open_log
@@ -285,6 +287,15 @@ def test_a_forked_log_is_a_split_view_and_leaves_evidence_for_anyone(
     assert isinstance(error, SplitView)
     assert error.file == file
     parse_evidence(file.read_bytes(), where=str(file)).verify(signer.key)
+    assert _told(member.home) == [f"{file.name} proves that {ORIGIN} signed two histories"]
+    file.write_bytes(file.read_bytes().replace(b'"root_then": "', b'"root_then": "AAAA'))
+    (said,) = _told(member.home)
+    assert "shows nothing" in said
+
+
+def _told(home: Path) -> list[str]:
+    """What `mesh doctor` says of split views."""
+    return [row.detail for row in rows(MeshConfig(home)) if row.check == "split view" and row.status == "fail"]
 
 
 def test_a_fork_behind_a_pack_s_proof_is_a_split_view_too(member: Member, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from interlock.commons.rings import known_ring
 from interlock.commons.subscribe import Subscriber, Update, read_status
 from interlock.node.cli.doctor import Row, report_rows
 from interlock.node.config import MeshConfig, mesh_config, settings_of, toml_text
+from interlock.transparency.follow import MAX_EVIDENCE, parse_evidence
 
 __all__ = [
     "config_of",
@@ -147,13 +148,26 @@ def rows(config: MeshConfig) -> Iterator[Row]:
             yield Row("subscriptions", "fail", f"not in force: {', '.join(missing)}", "interlock mesh update")
     except InterlockError as e:
         yield Row("state", "fail", f"{e.where}: {e.what}", e.fix)
-    found = sorted(p.name for p in (config.home / "evidence").glob("*.json"))
-    if found:
+    files = sorted((config.home / "evidence").glob("*.json"))
+    for file in files:
         yield Row(
-            "split view", "fail", f"evidence of two histories: {', '.join(found)}", "show it to the log's monitors"
+            "split view", "fail", _evidence(config, file), "trust nothing new of this log; send its witnesses this"
         )
-    else:
+    if not files:
         yield Row("split view", "ok", "no evidence of two histories")
+
+
+def _evidence(config: MeshConfig, file: Path) -> str:
+    """What a file of evidence shows, checked with the pinned key of its log."""
+    try:
+        evidence = parse_evidence(read_bounded(file, MAX_EVIDENCE), where=str(file))
+        keys = [log.key for log in read_pins(config.home).policy.logs if log.key.name == evidence.origin]
+        if not keys:
+            return f"{file.name} is of a log that is not pinned here ({evidence.origin})"
+        evidence.verify(keys[0])
+    except InterlockError as e:
+        return f"{file.name} shows nothing ({e.what})"
+    return f"{file.name} proves that {evidence.origin} signed two histories"
 
 
 def _freshness(config: MeshConfig, said: dict[str, object]) -> Row:
