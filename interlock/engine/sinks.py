@@ -121,6 +121,7 @@ class FileSink:
             private_dir(self._path.parent)
         with self._writing():
             self._keys = ReceiptKeys(self._own_key() if key is None else key)
+            self._check_header()
             self._tail()
 
     @property
@@ -154,6 +155,14 @@ class FileSink:
                 )
             replace(key_path, stamped(_KEY_FORMAT, 1, {"key": os.urandom(_KEY_SIZE).hex()}))
         return _read_key(key_path)
+
+    def _check_header(self) -> None:
+        """Raises: NewerFormat, BadState, BadChain: what a file of another kind holds is never continued."""
+        if os.path.exists(self._path):
+            first = _first_line(self._path)
+            with _told_where(self._path, "first line"):
+                if first.endswith(b"\n"):  # else it was cut off while it was written, and is begun anew
+                    decode_header(first, self._keys)
 
     def _tail(self) -> tuple[int, str]:
         """Number and mac of the last whole line, after a torn one is cut off; an empty file is begun."""
@@ -224,6 +233,14 @@ def verify_file(
             return verify_chain(_read(f), keys, prev, head=head)
     except OSError as e:
         raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as f:
+            return f.readline(MAX_LINE)
+    except OSError as e:
+        raise NotWritable(f"cannot be read ({os_reason(e)})", where=str(path)) from None
 
 
 def _read(f: BinaryIO) -> Iterator[Receipt]:

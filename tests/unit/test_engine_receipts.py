@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, NewerFormat, NotWritable
 from interlock.engine.receipts import (
     MAX_LINE,
@@ -400,3 +401,24 @@ def test_a_pipe_takes_no_receipts(tmp_path: Path) -> None:
     with pytest.raises(BadState, match="is not a file"):
         FileSink(tmp_path / "pipe")
     assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_chain_of_a_newer_version_is_never_continued(tmp_path: Path) -> None:
+    path = tmp_path / "receipts"
+    sink = written(path, 2)
+    newer = path.read_bytes().replace(b'"v":1', b'"v":2', 1)
+    path.write_bytes(newer)
+    with pytest.raises(NewerFormat, match="upgrade"):
+        FileSink(path)
+    assert path.read_bytes() == newer
+    assert sink.path == path
+
+
+@pytest.mark.parametrize("data", [b'{"a":1}\n' * 3, b"text\n", b"\n", b"\x00\n"])
+def test_a_file_of_another_kind_is_never_continued(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "receipts"
+    FileSink(path)
+    path.write_bytes(data)
+    with pytest.raises(InterlockError, match="first line"):
+        FileSink(path)
+    assert path.read_bytes() == data
