@@ -50,7 +50,7 @@ class _Refused(BaseException):
 def main(argv: list[str] | None = None) -> int:
     """Run `interlock ARGV...` and return its exit code; `hook` does not return."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["hook"]:
+    if arguments[:1] == ["hook"] and arguments[-1] not in ("-h", "--help"):
         _hook(arguments[1:])
     try:
         from interlock.node.cli.main import main as command_line

@@ -18,6 +18,7 @@ MAIN = "import sys; from interlock.__main__ import main; sys.exit(main())"
 COMMANDS = [
     (),
     ("install-hook",),
+    ("hook",),
     ("hook", "claude-code"),
     ("doctor",),
     ("policy",),
@@ -54,7 +55,7 @@ def one_line(done: subprocess.CompletedProcess[bytes], code: int) -> str:
     return text
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c[:1] != ("hook",)], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_each_command_explains_itself(tmp_path: Path, command: tuple[str, ...]) -> None:
     done = run(tmp_path, *command, "--help")
     assert done.returncode == 0

@@ -50,6 +50,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     install.set_defaults(run=_install)
     hook = commands.add_parser("hook", help="what the agent runs: a payload on stdin, an answer on stdout")
     hook.add_argument("agent", choices=[claude_code.AGENT])
+    hook.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
     hook.set_defaults(run=_no_hook)
 
 
