@@ -65,25 +65,27 @@ def _mesh_home() -> Path:
 
 
 class _PolicyFile:
-    """A policy file with the files that it extends; all of them are watched."""
+    """A policy file with the files and subscriptions that it extends; all of them are watched."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: tuple[Path, ...] = (path,)
+        self._watched: tuple[Callable[[], object], ...] = (lambda: seen_state(path),)
 
     def load(self) -> Policy:
         """Raises: BadPolicy."""
         from interlock.engine.policy.builtins import read_policy_file, resolver
         from interlock.engine.policy.load import load_policy
 
-        read = [self._path]
+        seen: list[Callable[[], object]] = []
         resolve = resolver(self._path.parent)
 
         def watched(name: str) -> Policy | bytes:
             if name.startswith(_MESH):
-                return _mesh(name)[0]()
+                load, fingerprint = _mesh(name)
+                seen.append(fingerprint)
+                return load()
             if not name.startswith(_BUILTIN):
-                read.append(self._path.parent / name)
+                seen.append(lambda: seen_state(self._path.parent / name))
             return resolve(name)
 
         try:
@@ -91,7 +93,7 @@ class _PolicyFile:
             source = Source("file", self._path.name)
             return load_policy(data, where=str(self._path), source=source, resolve=watched)
         finally:
-            self._read = tuple(read)
+            self._watched = (lambda: seen_state(self._path), *seen)
 
     def fingerprint(self) -> object:
-        return tuple(map(seen_state, self._read))
+        return tuple(watch() for watch in self._watched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,3 +69,17 @@ def test_a_damaged_subscription_leaves_the_last_good_policy(commons: World) -> N
     with pytest.raises(NotApproved):
         enforce_tool_call("Bash", {"command": "run zap now"})
     assert ambient.installed().live.trouble is not None
+
+
+def test_a_file_that_extends_a_subscription_follows_it_too(commons: World, tmp_path: Path) -> None:
+    node = subscribed(commons)
+    own = {"format": "interlock-policy", "v": 1, "name": "own", "extends": ["mesh:team@stable"], "rules": []}
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    install(policy=tmp_path / "own.json")
+    with pytest.raises(NotApproved):
+        enforce_tool_call("Bash", {"command": "run zap now"})
+    assert enforce_tool_call("Bash", {"command": "run fry now"}) == {"command": "run fry now"}
+    commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
+    node.update()
+    with pytest.raises(NotApproved, match="fry"):
+        enforce_tool_call("Bash", {"command": "run fry now"})
