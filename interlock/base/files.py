@@ -179,12 +179,14 @@ class AppendFile:
         """Raises: NotWritable; then nothing of `data` counts as written."""
         try:
             size = os.fstat(self._fd).st_size
-            written = os.write(self._fd, data)
-            if written != len(data):
+            try:
+                if os.write(self._fd, data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if self._fsync:
+                    os.fsync(self._fd)
+            except BaseException:  # an interruption too: whoever called acts as though nothing was written
                 os.ftruncate(self._fd, size)
-                raise OSError(errno.ENOSPC, "short write")
-            if self._fsync:
-                os.fsync(self._fd)
+                raise
         except OSError as e:
             raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(self._path)) from None
 

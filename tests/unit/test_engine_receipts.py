@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -422,3 +423,24 @@ def test_a_file_of_another_kind_is_never_continued(tmp_path: Path, data: bytes) 
     with pytest.raises(InterlockError, match="first line"):
         FileSink(path)
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_receipt_that_did_not_reach_the_disk_is_not_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    path = tmp_path / "receipts"
+    sink = FileSink(path)
+    sink.append(receipt(1))
+    before = path.read_bytes()
+
+    def broken(fd: int) -> None:
+        raise error
+
+    with monkeypatch.context() as m:
+        m.setattr(os, "fsync", broken)
+        with pytest.raises((NotWritable, KeyboardInterrupt)):
+            sink.append(receipt(2))
+    assert path.read_bytes() == before
+    assert sink.append(receipt(3)).seq == 2
+    assert verify_file(path).count == 2
