@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 DEMO = [sys.executable, "-m", "interlock", "mesh", "demo"]
-STEPS = 16
+STEPS = 15
 
 
 def _gone(pid: int) -> bool:
