@@ -17,6 +17,7 @@ from interlock.base.settings import BadConfig
 from interlock.commons.mirror import Mirror
 from interlock.commons.pins import read_pins
 from interlock.commons.publish import Publisher
+from interlock.commons.signers import load_keys
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
@@ -95,6 +96,7 @@ def _commons(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
         yield app  # a copy without keys: served as it is
         return
     publisher = publisher_of(config, clock)
+    load_keys(config.directory / "keys", ("snapshot", "timestamp"))  # say now what could not be signed at night
     with _in_background("renew", lambda stop: commons.keep_fresh(publisher, stop)):
         yield app
 
