@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.files import read_bounded
+from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.ceremony import CeremonyRefused, draft_root, finish_root, holders_of, new_holder
 from interlock.commons.consensus import Seen, agreed
 from interlock.commons.indicators import Catalog, build_catalog, indicator_pack
@@ -37,7 +38,7 @@ from interlock.engine.policy.builtins import builtin
 from interlock.engine.policy.document import parse_document
 from interlock.engine.sinks import verify_file
 from interlock.node.demo.cast import CommandFailed
-from interlock.node.demo.stage import DEMO_FLOOR, MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
+from interlock.node.demo.stage import MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.setup import LOG_POLICY
 
@@ -188,7 +189,7 @@ class Acts:
         """The collector adds both aggregate shares up, and reads how many organisations saw each place."""
         catalog, found = _made(self._catalog), self._collected()
         self.counts = [(p, n) for p, n in zip(catalog.places, found.sums, strict=True) if n]
-        self.seen = agreed(catalog, found.sums, found.report_count, threshold=DEMO_FLOOR, demo=True)
+        self.seen = agreed(catalog, found.sums, found.report_count, threshold=DEMO_LEAST, demo=True)
         blocked = {
             f"rule:{r['policy_id']}" for r in self.sessions[MEMBERS[0]] if r["outcome"] in ("blocked", "refused")
         }
@@ -197,7 +198,7 @@ class Acts:
         return {
             "organisations": found.report_count,
             "places seen by all": len(self.seen),
-            "floor": f"{DEMO_FLOOR}, by --demo (a real task has 10)",
+            "floor": f"{DEMO_LEAST}, by --demo (a real task has {LEAST})",
         }
 
     def publish_indicator(self) -> Evidence:
@@ -205,7 +206,7 @@ class Acts:
         hosts = [s.place for s in self.seen if s.place.startswith("host:")]
         if hosts != [_host_indicator(_SEEN_HOST)]:
             raise CommandFailed("is not the one host that all three saw", where="indicators")
-        pack = indicator_pack(_INDICATORS, 1, hosts, authors=["demo reviewer"], organisations=DEMO_FLOOR)
+        pack = indicator_pack(_INDICATORS, 1, hosts, authors=["demo reviewer"], organisations=DEMO_LEAST)
         done = self.stage.publisher().publish(pack, "stable")
         self._wait_for_mirror(done.tree_size)
         return _told(done) | {"signed by": "reviewer"}

@@ -20,12 +20,13 @@ from typing import Final
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
 from interlock.base.files import private_dir
+from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.native.availability import availability
 from interlock.node.demo.acts import Acts, Evidence
 from interlock.node.demo.attacks import Attacks
 from interlock.node.demo.cast import Cast
 from interlock.node.demo.show import Show, Step, choose
-from interlock.node.demo.stage import DEMO_FLOOR, MEMBERS, Stage
+from interlock.node.demo.stage import MEMBERS, Stage
 
 __all__ = ["main"]
 
@@ -42,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
         steps: list[Step] = []
         try:
             show.note(availability().sentence)
-            show.note(f"the floor of organisations is {DEMO_FLOOR} in this demo; a real task needs 10")
+            show.note(f"the floor of organisations is {DEMO_LEAST} in this demo; a real task needs {LEAST}")
             ok = _play(Stage(folder, cast, SystemClock()), show, steps)
         finally:
             cast.stop()

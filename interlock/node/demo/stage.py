@@ -11,6 +11,7 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.base.fetch import HttpPoster
 from interlock.base.files import private_dir, replace
+from interlock.base.organisations import DEMO_LEAST
 from interlock.commons.indicators import Catalog
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
@@ -40,7 +41,7 @@ from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 
-__all__ = ["DEMO_FLOOR", "HOLDERS", "MEMBERS", "ORIGIN", "TASK", "THRESHOLD", "WITNESSES", "Crash", "Stage"]
+__all__ = ["HOLDERS", "MEMBERS", "ORIGIN", "TASK", "THRESHOLD", "WITNESSES", "Crash", "Stage"]
 
 ORIGIN: Final = "log.demo.example/packs"
 HOLDERS: Final = ("ada", "ben", "cleo")
@@ -48,7 +49,6 @@ THRESHOLD: Final = 2
 MEMBERS: Final = ("acme", "borealis", "cobalt")
 WITNESSES: Final = ("witness-a.example", "witness-b.example")
 TASK: Final = "coding-agent-demo"
-DEMO_FLOOR: Final = 3
 # The ceremony's keys are sealed with less memory than real ones, so that three take no second.
 _ARGON2_MEMORY: Final = 16 << 20
 _ROLES: Final = ("commons", "mirror", "log", *WITNESSES, "dap-leader", "dap-helper", "evil")
@@ -154,7 +154,7 @@ class Stage:
             leader_url=self.url("dap-leader"),
             helper_url=self.url("dap-helper"),
             time_precision=epoch_s,
-            min_batch_size=DEMO_FLOOR,
+            min_batch_size=DEMO_LEAST,
             vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
         )
         task = task_of(configuration, demo=True)
