@@ -13,11 +13,22 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from interlock.base.files import BadState, NewerFormat, NotWritable, os_reason
 
 __all__ = ["Database", "as_bytes", "as_int", "changed"]
+
+
+# SQLite's primary result codes that a disk, its rights or another process cause, and no content of the file
+_ENVIRONMENT: Final = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 
 
 class Database:
@@ -43,6 +54,8 @@ class Database:
             self._set_up()
         except sqlite3.DatabaseError as e:
             self._db.close()
+            if _is_environment(e):
+                raise _not_writable(path, e) from None
             raise BadState(f"is not a database of ours ({e})", where=str(path)) from None
         except BaseException:
             self._db.close()
@@ -83,20 +96,33 @@ class Database:
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: committed and durable when the block ends, rolled back where it raises."""
+        """One transaction: committed and durable when the block ends, rolled back where it raises.
+
+        Raises: NotWritable, where the disk or another process does not let it.
+        """
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("COMMIT")
-            except BaseException:
+            except BaseException as e:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+                if isinstance(e, sqlite3.DatabaseError) and _is_environment(e):
+                    raise _not_writable(self._path, e) from None
                 raise
 
     def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
         with self._lock:
             return self._db.execute(sql, args).fetchall()
+
+
+def _is_environment(e: sqlite3.DatabaseError) -> bool:
+    return getattr(e, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT  # the low byte is the primary code
+
+
+def _not_writable(path: Path, e: sqlite3.DatabaseError) -> NotWritable:
+    return NotWritable(f"cannot be written ({e})", where=str(path), fix="check its owner and free space")
 
 
 def changed(db: sqlite3.Connection, sql: str, *args: object) -> bool:
