@@ -217,6 +217,8 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | float]) 
 
 def _hashes(path: Path) -> dict[str, str]:
     """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
+    if not path.exists():
+        raise BadState("is missing", where=str(path), fix="let somebody in with interlock mesh token")
     tokens = unstamped(read_bounded(path, _LIMIT), _TOKENS_FORMAT, 1, where=str(path)).get("tokens")
     if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
         raise BadState("holds no table of tokens", where=str(path))

@@ -216,3 +216,9 @@ def test_a_token_for_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> No
     words = ["--party", "leader", "--name", "x", "--out", str(tmp_path / "t")]
     assert main(["mesh", "token", "--dir", str(tmp_path / "none"), *words]) == EXIT_USAGE
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_role_that_lets_nobody_in_says_how_to(tmp_path: Path) -> None:
+    with pytest.raises(BadState, match="interlock mesh token") as caught:
+        read_tokens(tmp_path / "leaders.json")
+    assert caught.value.exit_code == EXIT_USAGE
