@@ -150,8 +150,10 @@ class Once(threading.Event):
     def __init__(self, turns: int) -> None:
         super().__init__()
         self.turns = turns
+        self.waits: list[float | None] = []
 
     def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
         self.turns -= 1
         if self.turns <= 0:
             self.set()
@@ -201,5 +203,7 @@ def test_the_commons_renews_itself_before_its_timestamp_ends(commons: World, cap
     assert commons.publisher._repository.versions()["timestamp"] == before + 1
     commons.clock.advance(commons_role.RENEW_EVERY_S)
     (commons.home / "commons" / "keys" / "timestamp.key").write_text("{}")
-    commons_role.keep_fresh(commons.publisher, Once(1))
+    stop = Once(1)
+    commons_role.keep_fresh(commons.publisher, stop)
+    assert stop.waits == [commons_role.RETRY_EVERY_S]
     assert "commons not renewed" in caplog.text

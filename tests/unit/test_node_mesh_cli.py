@@ -15,7 +15,7 @@ from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import file_lock
 from interlock.commons import installed
 from interlock.commons.live import read_live, read_subscriptions
-from interlock.node.cli import mesh_count, mesh_node
+from interlock.node.cli import mesh, mesh_count, mesh_node
 from interlock.node.cli.main import main
 from interlock.node.service import alone_in
 from tests.unit.commons_world import World, log_policy, pack, world
@@ -270,6 +270,18 @@ def test_a_command_without_the_extra_names_the_extra(
     assert member.init() == EXIT_USAGE
     assert "needs tuf; install it with: pip install 'interlock[mesh]'" in one_line(capsys)
     assert not member.home.exists()
+
+
+def test_doctor_says_that_a_node_cannot_be_checked_without_the_extra(
+    follower: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'tuf'", name="tuf.api")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    (row,) = mesh.doctor_rows(str(follower.config))
+    assert (row.status, row.fix) == ("fail", "pip install 'interlock[mesh]'")
+    assert str(follower.home) in row.detail
 
 
 def test_a_fault_of_ours_is_one_line_with_its_place(

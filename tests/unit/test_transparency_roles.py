@@ -86,7 +86,7 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
             rule or policy(),
             tokens=TokenTable({"publisher": token_hash(TOKEN)}),
             client=outward,
-            witness_timeout_s=0.2,
+            witness_timeout_s=1,
         )
         async with outward, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://log") as client:
             yield client

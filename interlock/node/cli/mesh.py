@@ -38,7 +38,12 @@ def doctor_rows(config: str | None) -> Iterator[Row]:
     """The checks of this user's node, for `interlock doctor`; none where there is no node."""
     found = mesh_config(settings_of(config))
     if (found.home / NODE_FILE).exists():
-        rows: Iterator[Row] = importlib.import_module(_NODE).rows(found)
+        try:
+            rows: Iterator[Row] = importlib.import_module(_NODE).rows(found)
+        except ModuleNotFoundError as e:
+            told = f"{found.home} cannot be checked without {e.name}"
+            yield Row("node", "fail", told, "pip install 'interlock[mesh]'")
+            return
         yield from rows
 
 

@@ -13,11 +13,12 @@ from interlock.base.errors import InterlockError
 from interlock.commons.publish import Publisher
 from interlock.node.roles.static import static_app
 
-__all__ = ["RENEW_EVERY_S", "app", "keep_fresh"]
+__all__ = ["RENEW_EVERY_S", "RETRY_EVERY_S", "app", "keep_fresh"]
 
 log = logging.getLogger("interlock.commons")
 
 RENEW_EVERY_S: Final = 6 * 3600.0  # a quarter of a timestamp's life
+RETRY_EVERY_S: Final = 60.0
 
 
 def app(public: Path) -> Starlette:
@@ -29,12 +30,15 @@ def app(public: Path) -> Starlette:
 def keep_fresh(publisher: Publisher, stop: threading.Event) -> None:
     """Renew snapshot and timestamp when they are RENEW_EVERY_S old, until `stop` is set.
 
-    A failure is said and tried again. Nothing is locked while nothing is due, so that a publish finds the commons free.
+    A failure is said and tried again after RETRY_EVERY_S. Nothing is locked while nothing is due, so that a publish
+    finds the commons free.
     """
     while not stop.is_set():
+        wait_s = RENEW_EVERY_S
         try:
             if publisher.due(RENEW_EVERY_S):
                 publisher.renew()
         except InterlockError as e:
             log.error("commons not renewed: %s", e)
-        stop.wait(RENEW_EVERY_S)
+            wait_s = RETRY_EVERY_S
+        stop.wait(wait_s)
