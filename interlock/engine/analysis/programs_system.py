@@ -193,6 +193,7 @@ def _security(walk: Walk, call: Call) -> Iterator[Finding]:
         yield Finding("secret.export", "keychain", "home")
 
 
+_MESH_VERBS: Final = frozenset({"init", "subscribe", "unsubscribe", "publish", "token"})
 _INTERLOCK_VERBS: Final = frozenset({"grant", "approve", "trust", "consent", "uninstall", "revoke", "disable", "allow"})
 
 
@@ -204,7 +205,7 @@ def _interlock(walk: Walk, call: Call) -> Iterator[Finding]:
     if (
         _INTERLOCK_VERBS & set(words[:2])
         or (words[:1] == ["install-hook"] and opts.has("--uninstall"))
-        or (words[:1] == ["mesh"] and words[1:2] and words[1] in ("init", "subscribe", "unsubscribe", "publish"))
+        or (words[:1] == ["mesh"] and _MESH_VERBS & set(words[1:2]))
     ):
         yield Finding("self.protect.command", " ".join(words[:2]), "home")
 

@@ -21,11 +21,13 @@ from interlock.base.settings import BadConfig, config_file, read_settings, state
 from interlock.engine.sinks import FileSink
 from interlock.interceptors.enforce import decide
 from interlock.interceptors.hooks import claude_code
+from interlock.interceptors.hooks.protect import protection
 
 __all__ = ["AGENTS", "DEFAULT_POLICY", "GUARD_KEYS", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
 
 AGENTS: Final = {claude_code.AGENT: claude_code}
 DEFAULT_POLICY: Final = "builtin:coding-agent"
+_NAMED: Final = ("builtin:", "mesh:")
 MAX_DEADLINE_MS: Final = 9_000
 GUARD_KEYS: Final[dict[str, type | tuple[type, ...]]] = {"policy": str, "receipts": str, "deadline_ms": int}
 
@@ -42,11 +44,19 @@ class _Late(InterlockError):
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """What the [guard] section says of the local guard."""
+    """What the [guard] section says of the local guard; `file` is where it says so."""
 
     policy: str
     receipts: Path
     deadline_ms: int
+    file: Path | None = None
+
+    @property
+    def own_files(self) -> list[Path]:
+        """What the guard stands on: its configuration, policy, state and receipts."""
+        policy = [] if self.policy.startswith(_NAMED) else [Path(self.policy)]
+        beside = [self.receipts.with_name(self.receipts.name + end) for end in (".key", ".lock")]
+        return [*policy, *([self.file] if self.file else []), state_dir(), self.receipts, *beside]
 
 
 def guard_settings(explicit: str | None = None) -> GuardSettings:
@@ -60,11 +70,14 @@ def guard_settings(explicit: str | None = None) -> GuardSettings:
     if not isinstance(deadline, int) or not 50 <= deadline <= MAX_DEADLINE_MS:
         raise BadConfig(f"is not between 50 and {MAX_DEADLINE_MS}", where=f"{settings.path}: [guard] deadline_ms")
     policy = str(section.get("policy", DEFAULT_POLICY))
-    if not policy.startswith(("builtin:", "mesh:")):
+    if not policy.startswith(_NAMED):
         policy = str(settings.beside(policy))
     receipts = section.get("receipts")
     return GuardSettings(
-        policy, settings.beside(str(receipts)) if receipts else state_dir() / "receipts.jsonl", deadline
+        policy,
+        settings.beside(str(receipts)) if receipts else state_dir() / "receipts.jsonl",
+        deadline,
+        settings.path,
     )
 
 
@@ -78,7 +91,8 @@ def answer(arguments: Sequence[str], raw: bytes, install: Callable[..., object])
     settings = guard_settings(explicit)
     with _deadline(settings.deadline_ms):
         payload = agent.read(raw, time.time_ns() // 1000)
-        install(policy=settings.policy, sink=FileSink(settings.receipts))
+        own = protection(settings.own_files, Path.home())
+        install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts))
         outcome = decide(payload.event)
         printed: bytes = agent.encoded(agent.reply(payload, outcome.decision, outcome.event))
     return printed
