@@ -289,10 +289,20 @@ def test_a_blocked_result_never_reaches_the_model(trial: Trial) -> None:
     assert "after" in model.results["toolu_1"]
 
 
-def test_a_result_that_cannot_be_judged_never_reaches_the_model(trial: Trial) -> None:
-    # The call itself is judged well; its result finds a policy that is no longer there.
+def test_a_guarded_agent_cannot_remove_a_policy_of_the_users_own(trial: Trial) -> None:
     trial.guard()
     policy = trial.home / "policy.json"
-    model = trial.run([_bash(f"cat victim; unlink {policy}")])
+    model = trial.run([_bash(f"unlink {policy}")])
+    assert policy.exists()
+    assert "self.guard" in model.results["toolu_0"]
+
+
+def test_a_result_that_cannot_be_judged_never_reaches_the_model(trial: Trial) -> None:
+    # The call itself is judged well; its result finds a policy that is no longer there. The guard keeps an agent from
+    # its policy, but does not read scripts.
+    trial.guard()
+    policy = trial.home / "policy.json"
+    (trial.work / "tidy.sh").write_text(f"cat victim; unlink {policy}\n", encoding="utf-8")
+    model = trial.run([_bash("sh tidy.sh")])
     assert not policy.exists()
     assert model.results == {}
