@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -64,6 +65,25 @@ def test_a_file_that_may_only_be_read_is_not_called_damaged(
     monkeypatch.setattr(sqlite3, "connect", read_only)
     with pytest.raises(NotWritable, match="attempt to write a readonly database"):
         Newer(tmp_path / "numbers.sqlite")
+
+
+def test_the_copy_before_a_migration_is_the_whole_older_store(tmp_path: Path, store: Numbers) -> None:
+    class Newer(Numbers):
+        MIGRATIONS: ClassVar[tuple[str, ...]] = (*Numbers.MIGRATIONS, "ALTER TABLE number ADD COLUMN m")
+
+    reader = sqlite3.connect(tmp_path / "numbers.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM number").fetchone()  # whoever still reads keeps the WAL from being emptied
+    store.put(b"1")
+    newer = Newer(tmp_path / "numbers.sqlite")
+    assert newer.count() == 1
+    newer.close()
+    reader.close()
+    copy = tmp_path / "numbers.sqlite.v1"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    kept = Numbers(copy)  # which would refuse a newer one
+    assert kept.count() == 1
+    kept.close()
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"\0" * 4096])

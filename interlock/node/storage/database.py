@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Final
 
-from interlock.base.files import BadState, NewerFormat, NotWritable, os_reason
+from interlock.base.files import BadState, NewerFormat, NotWritable, os_reason, sync_dir
 
 __all__ = ["Database", "as_bytes", "as_int", "changed"]
 
@@ -81,18 +80,32 @@ class Database:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten leaves no trace in the file
         if version < newest:
-            self._migrate(version)
+            self._migrate()
 
-    def _migrate(self, version: int) -> None:
-        if version:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            shutil.copy2(self._path, self._path.with_name(f"{self._path.name}.v{version}"))
+    def _migrate(self) -> None:
+        newest = len(self.MIGRATIONS)
         with self._write() as db:
-            (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version == newest:  # another process was faster
+                return
+            if version:
+                self._copy_to(self._path.with_name(f"{self._path.name}.v{version}"))
             for statement in ";".join(self.MIGRATIONS[version:]).split(";"):
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {self.KIND}")
-            db.execute(f"PRAGMA user_version = {len(self.MIGRATIONS)}")
+            db.execute(f"PRAGMA user_version = {newest}")
+
+    def _copy_to(self, path: Path) -> None:
+        """Copy all that is committed, also what still lies in the WAL; our own transaction keeps writers away."""
+        part = path.with_name(path.name + ".part")
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        # Another connection reads, for one that holds a write transaction cannot be copied from.
+        with contextlib.closing(sqlite3.connect(self._path)) as now, contextlib.closing(sqlite3.connect(part)) as copy:
+            copy.execute("PRAGMA synchronous = FULL")
+            now.backup(copy)
+        part.replace(path)
+        sync_dir(path.parent)
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
