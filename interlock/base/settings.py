@@ -15,10 +15,22 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import InterlockError
-from interlock.base.files import os_reason
+from interlock.base.files import NewerFormat, os_reason
 
-__all__ = ["SECTIONS", "BadConfig", "Settings", "config_file", "home_dir", "read_settings", "state_dir"]
+__all__ = [
+    "FORMAT",
+    "SECTIONS",
+    "VERSION",
+    "BadConfig",
+    "Settings",
+    "config_file",
+    "home_dir",
+    "read_settings",
+    "state_dir",
+]
 
+FORMAT: Final = "interlock-config"
+VERSION: Final = 1
 # section -> who reads it
 SECTIONS: Final[dict[str, str]] = {
     "guard": "the local guard and the hooks",
@@ -86,7 +98,7 @@ def config_file(explicit: str | None = None) -> Path | None:
 
 
 def read_settings(path: Path | None) -> Settings:
-    """Read the one TOML file. Raises: BadConfig, with line and column where it is not TOML."""
+    """Read the one TOML file. Raises: BadConfig, with line and column where it is not TOML; NewerFormat."""
     if path is None:
         return Settings()
     try:
@@ -103,10 +115,23 @@ def read_settings(path: Path | None) -> Settings:
         raise BadConfig(f"is not UTF-8 (byte {e.start})", where=str(path)) from None
     except (tomllib.TOMLDecodeError, RecursionError) as e:
         raise BadConfig(f"is not TOML ({e})", where=str(path)) from None
+    _take_stamp(tables, path)
     for name, table in tables.items():
         if name not in SECTIONS or not isinstance(table, dict):
             raise BadConfig("is not a section", where=f"{path}: {name}", fix=f"known: {', '.join(sorted(SECTIONS))}")
     return Settings(path, tables)
+
+
+def _take_stamp(tables: dict[str, object], path: Path) -> None:
+    """Check `format` and `v` and take them out; what we write has them, what a person writes may leave them out."""
+    said, v = tables.pop("format", FORMAT), tables.pop("v", VERSION)
+    if said != FORMAT:
+        raise BadConfig("is not a configuration of interlock", where=f"{path}: format", fix=f'write "{FORMAT}"')
+    if type(v) is not int or v < 1:
+        raise BadConfig("is not a version", where=f"{path}: v", fix=f"write {VERSION}")
+    if v > VERSION:
+        told = f"has version {v}, and this interlock reads up to {VERSION}"
+        raise NewerFormat(told, where=str(path), fix="upgrade interlock")
 
 
 def state_dir() -> Path:

@@ -21,6 +21,7 @@ from interlock.base.errors import BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
 from interlock.base.primitives import Rng
+from interlock.base.settings import FORMAT, VERSION
 from interlock.commons.ceremony import (
     LEAST_THRESHOLD,
     CeremonyRefused,
@@ -209,6 +210,9 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | float]) 
     if path.exists():
         return
     lines = [
+        f"format = {toml_text(FORMAT)}",
+        f"v = {VERSION}",
+        "",
         f"[{section}]",
         *(f"{key} = {toml_text(value) if isinstance(value, str) else value}" for key, value in values.items()),
     ]

@@ -19,6 +19,7 @@ from interlock.base import errors, files, primitives
 from interlock.base.clock import ManualClock, rfc3339
 from interlock.base.codec import Malformed, Reader, Writer, decode
 from interlock.base.fetch import DirectoryFetcher, HttpFetcher, NotFound, TooLarge, Unreachable, fetcher_of
+from interlock.base.files import NewerFormat
 from interlock.base.keys import BadKey, Ed25519Signer, dump_key, load_key
 from interlock.base.settings import BadConfig, Settings, read_settings
 from interlock.base.text import b64, is_sha256, unb64
@@ -255,6 +256,10 @@ def test_a_server_that_is_gone_wrong_or_endless_gives_its_own_error() -> None:
         (b"guard = 1\n", "guard"),
         (b"[guard\n", "not TOML"),
         (b"\xff", "UTF-8"),
+        (b'format = "other"\n', "format"),
+        (b'v = "1"\n', "v"),
+        (b"v = 0\n", "v"),
+        (b"v = true\n", "v"),
     ],
 )
 def test_a_bad_configuration_is_one_line_with_its_place(tmp_path: Path, text: bytes, reason: str) -> None:
@@ -265,6 +270,15 @@ def test_a_bad_configuration_is_one_line_with_its_place(tmp_path: Path, text: by
     assert reason in str(e.value)
     assert str(path) in str(e.value)
     assert "\n" not in str(e.value)
+
+
+def test_a_configuration_may_carry_its_format_and_a_newer_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "interlock.toml"
+    path.write_text('format = "interlock-config"\nv = 1\n[guard]\npolicy = "p"\n')
+    assert read_settings(path).tables == {"guard": {"policy": "p"}}
+    path.write_text('format = "interlock-config"\nv = 2\n[something-new]\n')
+    with pytest.raises(NewerFormat, match="has version 2, and this interlock reads up to 1; upgrade interlock"):
+        read_settings(path)
 
 
 def test_a_path_in_the_settings_starts_at_their_file(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def test_whatever_a_role_keeps_is_private_whatever_the_umask(tmp_path: Path) -> 
         mode = stat.S_IMODE(path.stat().st_mode)
         wanted = 0o700 if path.is_dir() else 0o644 if path in public else 0o600
         assert mode == wanted, (path, oct(mode))
+        if path.name == "interlock.toml":
+            assert path.read_text().startswith('format = "interlock-config"\nv = 1\n'), path
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from interlock.base.clock import Clock
 from interlock.base.fetch import HttpPoster
 from interlock.base.files import private_dir, replace
 from interlock.base.organisations import DEMO_LEAST
+from interlock.base.settings import FORMAT, VERSION
 from interlock.commons.indicators import Catalog
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
@@ -130,6 +131,8 @@ class Stage:
         """A member's folder with its one configuration file."""
         directory = private_dir(self.dir(name))
         lines = [
+            f'format = "{FORMAT}"',
+            f"v = {VERSION}",
             "[mesh]",
             f'home = "{self.home(name)}"',
             f'organisation = "{name}"',
