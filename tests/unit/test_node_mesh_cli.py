@@ -16,6 +16,7 @@ from interlock.base.files import file_lock
 from interlock.commons import installed
 from interlock.commons.live import read_live, read_subscriptions
 from interlock.node.cli import mesh, mesh_count, mesh_node
+from interlock.node.cli.doctor import checks
 from interlock.node.cli.main import main
 from interlock.node.service import alone_in
 from tests.unit.commons_world import World, log_policy, pack, world
@@ -279,9 +280,15 @@ def test_doctor_says_that_a_node_cannot_be_checked_without_the_extra(
         raise ModuleNotFoundError("No module named 'tuf'", name="tuf.api")
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    (row,) = mesh.doctor_rows(str(follower.config))
+    (row,) = mesh.node(str(follower.config))
     assert (row.status, row.fix) == ("fail", "pip install 'interlock[mesh]'")
     assert str(follower.home) in row.detail
+
+
+def test_doctor_names_an_unknown_key_of_any_section(follower: Member, capsys: pytest.CaptureFixture[str]) -> None:
+    follower.config.write_text(follower.config.read_text() + "[serve]\nport = 1\n")
+    (row,) = (r for r in checks(str(follower.config), [mesh.node]) if "[serve] port" in r.detail)
+    assert (row.check, row.status) == ("node", "fail")
 
 
 def test_a_fault_of_ours_is_one_line_with_its_place(

@@ -91,7 +91,7 @@ def _tree() -> argparse.ArgumentParser:
     kind: type[argparse.ArgumentParser] = _Parser
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=kind)
     hook.register(commands)
-    doctor.register(commands, more=(mesh.doctor_rows,))
+    doctor.register(commands, more=(mesh.node,))
     policy.register(commands)
     mesh.register(commands)
     return parser

@@ -16,7 +16,7 @@ from interlock.base.errors import InterlockError
 from interlock.node.cli.doctor import Row
 from interlock.node.config import mesh_config, settings_of
 
-__all__ = ["ROLES", "UnsupportedPlatform", "doctor_rows", "register"]
+__all__ = ["ROLES", "UnsupportedPlatform", "node", "register"]
 
 ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
@@ -34,8 +34,8 @@ class UnsupportedPlatform(InterlockError):
     code = "unsupported-platform"
 
 
-def doctor_rows(config: str | None) -> Iterator[Row]:
-    """The checks of this user's node, for `interlock doctor`; none where there is no node."""
+def node(config: str | None) -> Iterator[Row]:
+    """The checks of this user's node; none where there is no node. `interlock doctor` shows the function's name."""
     found = mesh_config(settings_of(config))
     if (found.home / NODE_FILE).exists():
         try:
