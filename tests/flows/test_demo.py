@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.base.errors import EXIT_REFUSED
+from interlock.node.cli.main import main
+from interlock.node.demo.acts import Acts, Evidence
+from interlock.node.demo.cast import CommandFailed
+
 DEMO = [sys.executable, "-m", "interlock", "mesh", "demo"]
 STEPS = 15
 
@@ -63,6 +68,20 @@ def test_the_demo_refuses_a_folder_that_is_there(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.decode().count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_that_does_not_hold_ends_the_demo_with_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Acts) -> Evidence:
+        raise CommandFailed("was refused", where="publish")
+
+    monkeypatch.setattr(Acts, "publish", refused)
+    assert main(["mesh", "demo", "--json"]) == EXIT_REFUSED
+    result = json.loads(capsys.readouterr().out)
+    assert [step["ok"] for step in result["steps"]] == [True, True, False]
+    assert (result["ok"], result["steps"][-1]["evidence"]) == (False, {"failed": "publish: was refused"})
+    _wait_until_gone(list(result["processes"].values()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
