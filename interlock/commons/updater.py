@@ -188,7 +188,7 @@ def refreshed(directory: Path, fetcher: Fetcher, *, bootstrap: bytes, now_us: in
             if generation:
                 shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True)
             else:
-                staging.mkdir()
+                private_dir(staging)
             try:
                 yield _refresh(staging, fetcher, bootstrap, now_us)
             finally:

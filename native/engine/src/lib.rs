@@ -1,7 +1,9 @@
 //! The native engine of interlock: bytes and values in, decisions out; no I/O, no clock, no unsafe code.
 //!
-//! In this form it holds the contract's version only. Evaluation runs on the Python engine, which stays the
-//! reference that a native one is tested against.
+//! In this form it holds the contract's version and the canonical encoding that both engines' digests stand on.
+//! Evaluation runs on the Python engine, which stays the reference that a native one is tested against.
+
+pub mod canonical;
 
 /// The version of the contract between this crate and its callers (Python through `PyO3`, C through `capi`).
 ///
