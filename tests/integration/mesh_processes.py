@@ -130,6 +130,13 @@ class Mesh:
                 assert time.monotonic() < until, f"{name} does not come up"
                 time.sleep(0.05)
 
+    def wait_for_copy(self) -> None:
+        """Until the mirror has made its first copy; before that it has nothing to serve."""
+        until = time.monotonic() + 30
+        while httpx.get(self.url("mirror") + "/metadata/timestamp.json", timeout=5, trust_env=False).status_code != 200:
+            assert time.monotonic() < until, self.errors("mirror")
+            time.sleep(0.05)
+
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
         process.kill()

@@ -26,6 +26,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     try:
         assert made.finish(made.publish(1)).code == 0
         made.start("mirror")
+        made.wait_for_copy()
         root = ["--root", str(made.first_root), "--log-policy", str(made.root / "log-policy.txt")]
         made(*made.member("init", *root))
         made(*made.member("subscribe", TEAM))

@@ -167,7 +167,7 @@ class Acts:
         return {"reports": len(MEMBERS), "a report": "Prio3SumVec of 0s and 1s", "wire": "dap-18"}
 
     def cannot_read(self) -> Evidence:
-        """From what is stored, all shares sealed in the leader's database: each opens its own, and none of the other's."""
+        """From the sealed shares in the leader's database: each opens its own, and none of the other's."""
         task = _made(self._task)
         rings = {role: KeyRing([self._hpke(folder)]) for role, folder in _AGGREGATORS.items()}
         own = foreign = 0
