@@ -31,12 +31,12 @@ __all__ = [
 
 FORMAT: Final = "interlock-config"
 VERSION: Final = 1
-# section -> who reads it
-SECTIONS: Final[dict[str, str]] = {
-    "guard": "the local guard and the hooks",
-    "mesh": "the node: its home, commons, log, subscriptions",
-    "report": "consent and counts",
-    "serve": "roles that listen",
+# section -> its keys and their types; all are checked by whoever reads the file, whichever section it needs
+SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
+    "guard": {"policy": str, "receipts": str, "deadline_ms": int},
+    "mesh": {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)},
+    "report": {"task": str, "token": str},
+    "serve": {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)},
 }
 _LIMIT: Final = 1 << 20
 
@@ -49,26 +49,14 @@ class BadConfig(InterlockError):
 
 @dataclass(frozen=True)
 class Settings:
-    """A parsed configuration file; `path` is None where there is no file and all is default."""
+    """A checked configuration file; `path` is None where there is no file and all is default."""
 
     path: Path | None = None
     tables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
-    def section(self, name: str, known: Mapping[str, type | tuple[type, ...]]) -> dict[str, object]:
-        """One section's values, each of the type that `known` gives its key.
-
-        Raises: BadConfig, for an unknown key or a value of another type.
-        """
-        values = dict(self.tables.get(name, {}))
-        for key, value in values.items():
-            where = f"{self.path}: [{name}] {key}"
-            if key not in known:
-                raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
-            if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
-                raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
-            if isinstance(value, str) and "\0" in value:
-                raise BadConfig("holds a null character", where=where)
-        return values
+    def section(self, name: str) -> dict[str, object]:
+        """One section's values, each of the type that SECTIONS gives its key; {} where it is not there."""
+        return dict(self.tables.get(name, {}))
 
     def beside(self, path: str) -> Path:
         """A path that a setting names: `~` is the user's home, and what is relative starts at the file's folder.
@@ -98,7 +86,11 @@ def config_file(explicit: str | None = None) -> Path | None:
 
 
 def read_settings(path: Path | None) -> Settings:
-    """Read the one TOML file. Raises: BadConfig, with line and column where it is not TOML; NewerFormat."""
+    """Read the one TOML file and check all of it.
+
+    Raises: BadConfig, for what is not TOML (with line and column), an unknown section or key, a value of another type;
+    NewerFormat.
+    """
     if path is None:
         return Settings()
     try:
@@ -119,7 +111,20 @@ def read_settings(path: Path | None) -> Settings:
     for name, table in tables.items():
         if name not in SECTIONS or not isinstance(table, dict):
             raise BadConfig("is not a section", where=f"{path}: {name}", fix=f"known: {', '.join(sorted(SECTIONS))}")
+        _check_section(name, table, path)
     return Settings(path, tables)
+
+
+def _check_section(name: str, table: Mapping[str, object], path: Path) -> None:
+    known = SECTIONS[name]
+    for key, value in table.items():
+        where = f"{path}: [{name}] {key}"
+        if key not in known:
+            raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
+        if not isinstance(value, known[key]) or isinstance(value, bool):
+            raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
+        if isinstance(value, str) and "\0" in value:
+            raise BadConfig("holds a null character", where=where)
 
 
 def _take_stamp(tables: dict[str, object], path: Path) -> None:

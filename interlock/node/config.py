@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
-from interlock.interceptors.hooks.entry import GUARD_KEYS
+from interlock.base.settings import SECTIONS, BadConfig, Settings, config_file, read_settings, state_dir
 
 __all__ = [
     "MeshConfig",
@@ -33,12 +32,8 @@ __all__ = [
     "toml_text",
 ]
 
-_Keys = dict[str, type | tuple[type, ...]]
 LEAST_POLL_S: Final = 0.1
 MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
-_MESH: Final[_Keys] = {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)}
-_REPORT: Final = {"task": str, "token": str}
-_SERVE: Final[_Keys] = {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -78,19 +73,13 @@ class ServeConfig:
 
 
 def settings_of(explicit: str | None) -> Settings:
-    """The settings of `--config`, INTERLOCK_CONFIG or the user's own file; all sections are checked.
-
-    Raises: BadConfig.
-    """
-    settings = read_settings(config_file(explicit))
-    for name, known in (("guard", GUARD_KEYS), ("mesh", _MESH), ("report", _REPORT), ("serve", _SERVE)):
-        settings.section(name, known)
-    return settings
+    """The settings of `--config`, INTERLOCK_CONFIG or the user's own file. Raises: BadConfig."""
+    return read_settings(config_file(explicit))
 
 
 def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
     """Raises: BadConfig."""
-    values = settings.section("mesh", _MESH)
+    values = settings.section("mesh")
     named = home or _text(values, "home")
     place = (settings.beside(named) if home is None else Path(named)) if named else state_dir() / "mesh"
     return MeshConfig(
@@ -100,17 +89,17 @@ def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
 
 def report_config(settings: Settings) -> ReportConfig | None:
     """None where the node reports for no task. Raises: BadConfig."""
-    values = settings.section("report", _REPORT)
+    values = settings.section("report")
     if not values:
         return None
-    if set(values) != set(_REPORT):
+    if set(values) != set(SECTIONS["report"]):
         raise BadConfig("needs both task and token", where=f"{settings.path}: [report]")
     return ReportConfig(settings.beside(_text(values, "task")), settings.beside(_text(values, "token")))
 
 
 def serve_config(settings: Settings, directory: str | None = None, *, demo: bool = False) -> ServeConfig:
     """Raises: BadConfig, where no folder is named."""
-    values = settings.section("serve", _SERVE)
+    values = settings.section("serve")
     named = _text(values, "dir")
     if directory is None and not named:
         raise BadConfig("is not set", where="[serve] dir", fix="give --dir DIR, or --config with a [serve] section")

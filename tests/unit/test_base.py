@@ -292,12 +292,11 @@ def test_a_path_in_the_settings_starts_at_their_file(tmp_path: Path) -> None:
 def test_an_unknown_key_or_type_is_named(tmp_path: Path) -> None:
     path = tmp_path / "interlock.toml"
     path.write_text('[guard]\npolcy = "x"\ndeadline_ms = true\n')
-    settings = read_settings(path)
     with pytest.raises(BadConfig, match="polcy"):
-        settings.section("guard", {"policy": str, "deadline_ms": int})
+        read_settings(path)
     path.write_text("[guard]\ndeadline_ms = true\n")
     with pytest.raises(BadConfig, match="type"):
-        read_settings(path).section("guard", {"policy": str, "deadline_ms": int})
+        read_settings(path)
 
 
 def test_every_error_of_ours_has_a_code_with_an_exit_code() -> None:

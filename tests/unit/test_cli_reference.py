@@ -9,8 +9,6 @@ from pathlib import Path
 
 from interlock.base import errors
 from interlock.base.settings import SECTIONS
-from interlock.interceptors.hooks.entry import GUARD_KEYS
-from interlock.node import config
 from interlock.node.cli import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -43,14 +41,8 @@ def test_every_option_on_the_page_is_one_of_its_command() -> None:
 
 
 def test_the_page_lists_every_setting() -> None:
-    keys = {
-        "guard": set(GUARD_KEYS),
-        "mesh": set(config._MESH),
-        "report": set(config._REPORT),
-        "serve": set(config._SERVE),
-    }
-    assert set(keys) == set(SECTIONS)
-    for section, known in keys.items():
+    for section, keys in SECTIONS.items():
+        known = set(keys)
         rows = PAGE.split(f"| `[{section}]` |", 1)[1].split("| `[")[0].split("\n\n")[0]
         named = {key for row in rows.split("\n") for key in re.findall(r"`([a-z_]+)`", "|".join(row.split("|")[:3]))}
         assert known <= named, section

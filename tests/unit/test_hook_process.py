@@ -298,3 +298,13 @@ def test_the_path_to_an_answer_imports_no_command_line_and_no_third_party(tmp_pa
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
     assert done.stdout.strip() == b"[]", done
+
+
+@pytest.mark.parametrize(
+    "line", ["[mesh]\nhoem = 'x'", "[serve]\nprt = 1", "[report]\ntask = 1", "[guard]\npolcy = 'x'"]
+)
+def test_a_misspelt_setting_of_any_section_refuses_in_one_line(tmp_path: Path, line: str) -> None:
+    config = tmp_path / "interlock.toml"
+    config.write_text(line + "\n", encoding="utf-8")
+    said = one_refusal(hook(tmp_path, bash("ls"), hook_words("--config", str(config))))
+    assert str(config) in said

@@ -287,8 +287,9 @@ def test_doctor_says_that_a_node_cannot_be_checked_without_the_extra(
 
 def test_doctor_names_an_unknown_key_of_any_section(follower: Member, capsys: pytest.CaptureFixture[str]) -> None:
     follower.config.write_text(follower.config.read_text() + "[serve]\nport = 1\n")
-    (row,) = (r for r in checks(str(follower.config), [mesh.node]) if "[serve] port" in r.detail)
-    assert (row.check, row.status) == ("node", "fail")
+    (row,) = checks(str(follower.config), [mesh.node])
+    assert (row.check, row.status) == ("configuration", "fail")
+    assert "[serve] port" in row.detail
 
 
 def test_a_fault_of_ours_is_one_line_with_its_place(

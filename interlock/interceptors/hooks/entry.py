@@ -23,13 +23,12 @@ from interlock.interceptors.enforce import decide
 from interlock.interceptors.hooks import claude_code
 from interlock.interceptors.hooks.protect import protection
 
-__all__ = ["AGENTS", "DEFAULT_POLICY", "GUARD_KEYS", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
+__all__ = ["AGENTS", "DEFAULT_POLICY", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
 
 AGENTS: Final = {claude_code.AGENT: claude_code}
 DEFAULT_POLICY: Final = "builtin:coding-agent"
 _NAMED: Final = ("builtin:", "mesh:")
 MAX_DEADLINE_MS: Final = 9_000
-GUARD_KEYS: Final[dict[str, type | tuple[type, ...]]] = {"policy": str, "receipts": str, "deadline_ms": int}
 
 
 class _OutOfTime(BaseException):
@@ -65,7 +64,7 @@ def guard_settings(explicit: str | None = None) -> GuardSettings:
     Raises: BadConfig.
     """
     settings = read_settings(config_file(explicit))
-    section = settings.section("guard", GUARD_KEYS)
+    section = settings.section("guard")
     deadline = section.get("deadline_ms", 8_000)
     if not isinstance(deadline, int) or not 50 <= deadline <= MAX_DEADLINE_MS:
         raise BadConfig(f"is not between 50 and {MAX_DEADLINE_MS}", where=f"{settings.path}: [guard] deadline_ms")

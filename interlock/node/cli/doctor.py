@@ -78,7 +78,15 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], more
 
 
 def checks(config: str | None, more: Sequence[Provider] = ()) -> Iterator[Row]:
-    """All rows; a check that fails in a way it did not expect is a row too."""
+    """All rows; a check that fails in a way it did not expect is a row too.
+
+    A configuration that cannot be used is said once: until it is put right every guarded call is refused.
+    """
+    try:
+        guard_settings(config)
+    except InterlockError as e:
+        yield _failed("configuration", e)
+        return
     for provider in (_python, _policy, _receipts, _agent, _hook, *more):
         try:
             yield from provider(config)
