@@ -25,6 +25,7 @@ class Decision:
     `attributed_to` names an argument path ("command", "args.body") and never carries its value.
     `modified_args` are the arguments to be set in place of the call's own (a part of them: the others stay);
     `modified_result` replaces a result whole. `evidence` is shown to whoever approves an escalation.
+    `proven` stands only with ALLOW: a host may then skip its own question; nothing else follows from it.
     """
 
     verdict: Verdict
@@ -34,11 +35,12 @@ class Decision:
     modified_args: Mapping[str, object] | None = field(default=None, repr=False)
     modified_result: object = field(default=None, repr=False)
     evidence: Mapping[str, object] | None = field(default=None, repr=False)
+    proven: str | None = None
 
     @classmethod
-    def allow(cls, reason: str = "") -> Decision:
-        """No objection; the same as returning None."""
-        return cls(Verdict.ALLOW, reason)
+    def allow(cls, reason: str = "", *, proven: str | None = None) -> Decision:
+        """No objection; the same as returning None. `proven` says by which proof the action is harmless."""
+        return cls(Verdict.ALLOW, reason, proven=proven)
 
     @classmethod
     def block(cls, reason: str, policy_id: str | None = None, attributed_to: str | None = None) -> Decision:

@@ -7,10 +7,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-__all__ = ["PHASES", "Phase", "SensorEvent", "frozen_args"]
+__all__ = ["PHASES", "Origin", "Phase", "SensorEvent", "frozen_args"]
 
 Phase = Literal["call", "result"]
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a part of an event came from: `source` is "tool:NAME" or "principal:NAME", `path` is its argument.
+
+    `path` is "" where the origin is of the whole event.
+    """
+
+    source: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +31,8 @@ class SensorEvent:
     `action` is the tool's name. On a "call" event `args` are its arguments; on a "result" event they are what the
     tool returned: a mapping as itself, anything else under the key "result". `args` is read-only.
     `ts_us` is the time in microseconds UTC, 0 where nobody asked. `cwd` is where a command would run, if known.
+    `origins` say which tools or principals its values came from; `server_pin` is the digest of the MCP server's pinned
+    definition of the tool, where the caller knows one.
     """
 
     action: str
@@ -31,6 +44,8 @@ class SensorEvent:
     call_id: str = ""
     ts_us: int = 0
     cwd: str | None = None
+    origins: tuple[Origin, ...] = ()
+    server_pin: str | None = None
 
 
 def frozen_args(args: Mapping[str, object]) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +29,9 @@ class Rule:
     """One compiled rule.
 
     `function` gives its opinion of an event of its phase. `verdict` is what a declarative rule may say, None for code.
-    `locked` rules cannot be disabled by an overlay; rules that redact are never counted in the mesh.
+    `locked` rules cannot be disabled by an overlay; rules that redact are never counted in the mesh. `shadow` rules are
+    evaluated and recorded and decide nothing. `plan` is the rule as plain JSON values, from which a native evaluator
+    compiles it; None for what only Python can run.
     """
 
     id: str
@@ -39,6 +41,8 @@ class Rule:
     locked: bool = False
     redacts: bool = False
     source: Source = field(default_factory=Source)
+    shadow: bool = False
+    plan: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 //! In this form it holds the contract's version and the canonical encoding that both engines' digests stand on.
 //! Evaluation runs on the Python engine, which stays the reference that a native one is tested against.
 
+pub mod analysis;
 pub mod canonical;
+pub mod value;
 
 /// The version of the contract between this crate and its callers (Python through `PyO3`, C through `capi`).
 ///
