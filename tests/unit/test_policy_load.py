@@ -187,3 +187,33 @@ def test_a_mask_that_cannot_mask_may_block(monkeypatch: pytest.MonkeyPatch) -> N
     (compiled,) = compile_rules(docs, HERE)
     assert compiled.function(SensorEvent("Bash", {})) == Decision.block("no m", "m")
     assert check_rules(docs).rows[0].problem == "the rule gives block, not modify"
+
+
+def test_a_compiled_rule_carries_itself_as_plain_json_with_defaults_filled_in() -> None:
+    mask = {"detector": "secrets", "params": {}}
+    (plain, masked) = loaded(
+        data(
+            rule("rm", when={"all": [{"action": "Bash"}, {"arg": "command", "in": ["rm"]}]}),
+            rule("m", when={"action": "http_post"}, verdict="modify", mask=mask, shadow=True, policy_id="team.m"),
+        )
+    ).rules
+    assert json.loads(json.dumps(plain.plan)) == {
+        "id": "rm",
+        "phase": "call",
+        "when": {"all": [{"action": "Bash"}, {"arg": "command", "in": ["rm"]}]},
+        "verdict": "block",
+        "reason": "no rm",
+        "policy_id": "rm",
+        "attributed_to": None,
+        "mask": None,
+        "shadow": False,
+    }
+    assert masked.plan is not None
+    assert (masked.shadow, masked.plan["shadow"], masked.plan["mask"]) == (True, True, mask)
+    assert (plain.shadow, masked.plan["policy_id"]) == (False, "team.m")
+
+
+def test_a_shadow_rule_means_something_else_and_so_has_another_digest() -> None:
+    assert loaded(data(rule("rm"))).digest == loaded(data(rule("rm", shadow=False))).digest
+    assert loaded(data(rule("rm"))).digest != loaded(data(rule("rm", shadow=True))).digest
+    assert "shadow: is neither true nor false" in refused(data(rule("rm", shadow="yes")), {})

@@ -2,14 +2,15 @@
 
     {"format": "interlock-policy", "v": 1, "name": "team", "description": "...", "extends": ["builtin:coding-agent"],
      "rules": [{"id": "fs.destroy", "phase": "call", "when": CONDITION, "verdict": "block", "reason": "one line",
-                "policy_id": ID, "attributed_to": "command", "locked": false, "description": "...",
+                "policy_id": ID, "attributed_to": "command", "locked": false, "shadow": false, "description": "...",
                 "mask": {"detector": NAME, "params": {...}},
                 "examples": {"fires": [EVENT, ...], "passes": [EVENT, ...]}}]}
     EVENT = {"action": "Bash", "args": {"command": "ls"}, "phase": "call", "principal": "p", "cwd": "/"}
 
 Needed are format, v, name and rules; of a rule id, when, verdict and reason. Nothing unknown is skipped: a document
 with one bad rule is refused whole. A verdict is block, escalate, or modify, which needs `mask` (and only it has one):
-a document changes a call only through a detector that redacts.
+a document changes a call only through a detector that redacts. A shadow rule is evaluated and recorded and decides
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from interlock.base.canonical import digest
 from interlock.engine.decision import Verdict
@@ -43,6 +44,7 @@ __all__ = [
     "Mask",
     "RuleDoc",
     "parse_document",
+    "plain",
     "rule_docs",
     "semantic_digest",
 ]
@@ -65,6 +67,7 @@ _RULE_FIELDS: Final = (
     "policy_id",
     "attributed_to",
     "locked",
+    "shadow",
     "description",
     "mask",
     "examples",
@@ -106,6 +109,7 @@ class RuleDoc:
     description: str
     examples: Examples = field(repr=False)
     condition: Condition = field(repr=False, compare=False)
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,7 @@ def _rules(rules: Sequence[object], where: str) -> tuple[RuleDoc, ...]:
 def semantic_digest(doc: RuleDoc) -> str:
     """Hex SHA-256 of what a rule does: all of it but its description and its examples."""
     mask = None if doc.mask is None else {"detector": doc.mask.detector, "params": doc.mask.params}
-    marks = {
+    marks: dict[str, object] = {
         "id": doc.id,
         "phase": doc.phase,
         "when": doc.when,
@@ -178,6 +182,8 @@ def semantic_digest(doc: RuleDoc) -> str:
         "locked": doc.locked,
         "mask": mask,
     }
+    if doc.shadow:  # only where it is said: the digest of every other rule stays what it always was
+        marks["shadow"] = True
     return digest("interlock/rule/v1", marks).hex()
 
 
@@ -228,6 +234,7 @@ def _rule(body: dict[str, object], where: str) -> RuleDoc:
         policy_id=_name(body, "policy_id", where) if "policy_id" in body else rule_id,
         attributed_to=_line(body, "attributed_to", where) if "attributed_to" in body else None,
         locked=_flag(body.get("locked", False), f"{where}: locked"),
+        shadow=_flag(body.get("shadow", False), f"{where}: shadow"),
         mask=_mask(body, phase, verdict, where),
         description=_description(body, where),
         examples=_examples(body.get("examples", {}), phase, f"{where}: examples"),
@@ -351,4 +358,13 @@ def _frozen(value: object) -> object:
         return _frozen_object(value)
     if isinstance(value, list | tuple):
         return tuple(_frozen(held) for held in value)
+    return value
+
+
+def plain(value: object) -> Any:
+    """A frozen part of a document as the JSON value that it was read from: dicts and lists of the caller's own."""
+    if isinstance(value, Mapping):
+        return {key: plain(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(held) for held in value]
     return value

@@ -14,7 +14,7 @@ from typing import Final
 from interlock.base.canonical import digest
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy.document import MAX_RULES, Document, RuleDoc, parse_document, semantic_digest
+from interlock.engine.policy.document import MAX_RULES, Document, RuleDoc, parse_document, plain, semantic_digest
 from interlock.engine.policy.model import Policy, Rule, RuleFunction, Source
 from interlock.engine.policy.problems import BadPolicy, CannotJudge
 
@@ -37,9 +37,26 @@ def compile_rules(docs: Iterable[RuleDoc], source: Source) -> tuple[Rule, ...]:
             locked=doc.locked,
             redacts=doc.mask is not None,
             source=source,
+            shadow=doc.shadow,
+            plan=_plan(doc),
         )
         for doc in docs
     )
+
+
+def _plan(doc: RuleDoc) -> dict[str, object]:
+    """The rule as plain JSON with all defaults filled in: what another engine compiles it from."""
+    return {
+        "id": doc.id,
+        "phase": doc.phase,
+        "when": plain(doc.when),
+        "verdict": doc.verdict.name.lower(),
+        "reason": doc.reason,
+        "policy_id": doc.policy_id,
+        "attributed_to": doc.attributed_to,
+        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": plain(doc.mask.params)},
+        "shadow": doc.shadow,
+    }
 
 
 def load_policy(data: bytes, *, where: str, source: Source, resolve: Resolver) -> Policy:
