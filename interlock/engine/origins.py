@@ -1,0 +1,131 @@
+"""Where values came from: labels of sources, places that values must not reach, and whether one flows to the other.
+
+A source is written "tool:NAME" or "principal:NAME". UNKNOWN stands where a tracker cannot say any more where a value
+came from; it passes for every source, so that a full memory never makes a call look clean.
+
+A sink is an argument path ("body", "args.to[0].name"), of one action or of many where a glob of the action's name and
+a dot stand before it ("http_post.body", "mail_*.to[*]"). Where a text can be read in both ways, it means both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final, TypeAlias
+
+from interlock.engine.event import Origin, SensorEvent
+from interlock.engine.policy.glob import compile_glob
+
+__all__ = ["UNKNOWN", "Sink", "checked_origins", "flows", "origin_for_principal", "origin_for_tool"]
+
+UNKNOWN: Final = "unknown"
+MAX_SINK: Final = 1000  # characters
+
+_Step: TypeAlias = str | int  # a key or an index; _ANY is any of them
+_ANY: Final = "*"
+_STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\*|[0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\]')
+_ARGS: Final = "args."
+
+
+def origin_for_tool(name: str) -> str:
+    """The source of what a tool returned."""
+    return f"tool:{name}"
+
+
+def origin_for_principal(name: str) -> str:
+    """The source of what a principal got from its tools."""
+    return f"principal:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A place that values flow to: `text` as a policy writes it. Raises: ValueError, for what is no such place."""
+
+    text: str
+    _readings: tuple[tuple[Callable[[str], bool] | None, tuple[_Step, ...]], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.text) > MAX_SINK:
+            raise ValueError(f"a sink has at most {MAX_SINK} characters")
+        readings: list[tuple[Callable[[str], bool] | None, tuple[_Step, ...]]] = []
+        whole = _steps(self.text.removeprefix(_ARGS))
+        if whole:
+            readings.append((None, whole))
+        for dot in (m.start() for m in re.finditer(r"\.", self.text)):
+            path = _steps(self.text[dot + 1 :])
+            named = dot > 0 and self.text[dot - 1] != "." and not self.text.startswith(_ARGS)
+            if path and named:
+                readings.append((compile_glob(self.text[:dot]), path))
+        if not readings:
+            raise ValueError('a sink is an argument path ("body", "to[0].name"), or ACTION.PATH ("http_post.body")')
+        object.__setattr__(self, "_readings", tuple(readings))
+
+    def holds(self, event: SensorEvent, path: str) -> bool:
+        """Whether what stands at an argument path of this event is the sink, a part of it, or holds it."""
+        steps = _steps(path)
+        return any(
+            (action is None or action(event.action)) and (steps is None or _meet(steps, wanted))
+            for action, wanted in self._readings
+        )
+
+
+def flows(event: SensorEvent, source_matches: Callable[[str], bool], sink: Sink | None = None) -> Origin | None:
+    """The first origin of this event that matches and stands at the sink (None: anywhere in it), or None.
+
+    Its `path` is what a decision is attributed to ("" for the whole event). An origin that is UNKNOWN matches.
+    """
+    for origin in event.origins:
+        of_source = origin.source == UNKNOWN or source_matches(origin.source)
+        if of_source and (sink is None or sink.holds(event, origin.path)):
+            return origin
+    return None
+
+
+def checked_origins(given: object) -> tuple[Origin, ...]:
+    """Origins as a caller may write them: Origin values, or a mapping from argument paths to one source or several.
+
+    Raises: TypeError, for anything else.
+    """
+    if isinstance(given, Mapping):
+        rows: list[object] = [
+            Origin(source, path)
+            for path, sources in given.items()
+            for source in ((sources,) if isinstance(sources, str) else sources)
+        ]
+    else:
+        rows = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    found = tuple(row for row in rows if isinstance(row, Origin))
+    if len(found) != len(rows) or not all(isinstance(t, str) for row in found for t in (row.source, row.path)):
+        raise TypeError("origins is a mapping from argument paths to sources, or a list of Origin")
+    return found
+
+
+def _steps(path: str) -> tuple[_Step, ...] | None:
+    """The steps of a path; None where it is none. The empty path has none and is above all others."""
+    steps: list[_Step] = []
+    at = 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or (found[1] and (found[0][0] == ".") != bool(steps)):
+            return None
+        at = found.end()
+        steps.append(_step(found))
+    return tuple(steps)
+
+
+def _step(found: re.Match[str]) -> _Step:
+    name, index, quoted = found.groups()
+    if quoted is not None:
+        try:
+            return str(json.loads(quoted))
+        except ValueError:
+            return _ANY  # a key that cannot be read may be any
+    return name or (_ANY if index == "*" else int(index))
+
+
+def _meet(a: tuple[_Step, ...], b: tuple[_Step, ...]) -> bool:
+    """Whether one path is the other or leads to it."""
+    return all(x is None or y is None or x == y or _ANY in (x, y) for x, y in zip_longest(a, b))
