@@ -7,10 +7,24 @@ from dataclasses import replace
 
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.detectors.registry import REGISTRY
-from interlock.engine.event import SensorEvent
+from interlock.engine.event import Phase, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
-__all__ = ["mesh_indicator_guard", "network_egress_guard", "pii_redaction_guard", "secrets_guard"]
+__all__ = ["detector_guard", "mesh_indicator_guard", "network_egress_guard", "pii_redaction_guard", "secrets_guard"]
+
+
+def detector_guard(name: str, *, phase: Phase = "call", **params: object) -> RuleFunction:
+    """Any detector by the name that policies give it, for calls or for results: what it finds is blocked or masked.
+
+    Raises: ValueError, for a detector, a phase or a parameter that is not there.
+    """
+    spec = REGISTRY.get(name)
+    if spec is None or phase not in spec.phases:
+        what = "no detector" if spec is None else f"no detector of {phase}s"
+        raise ValueError(f"{name!r} is {what} (there are: {', '.join(sorted(REGISTRY))})")
+    rule = _built(name, params)
+    rule.phase = phase  # type: ignore[attr-defined]  # read by engine.rules
+    return rule
 
 
 def pii_redaction_guard(*, emails: bool = False) -> RuleFunction:

@@ -198,4 +198,4 @@ def test_a_detector_of_the_other_phase_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def _spec(name: str, says: Decision | None, phase: Phase = "call") -> DetectorSpec:
-    return DetectorSpec(name, lambda params: lambda event: says, {}, redacts=True, phase=phase, summary="")
+    return DetectorSpec(name, lambda params: lambda event: says, {}, redacts=True, phases=(phase,), summary="")

@@ -114,7 +114,7 @@ DETECTORS: Final = {
         _build,
         _PARAMS,
         redacts=False,
-        phase="call",
+        phases=("call",),
         summary="blocks calls that lead to a host outside allowed_hosts",
     )
 }

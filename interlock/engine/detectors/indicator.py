@@ -19,7 +19,7 @@ from interlock.engine.detectors.walk import texts
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
-__all__ = ["DETECTORS", "host_indicator", "indicators_of"]
+__all__ = ["DETECTORS", "host_indicator", "hosts_of", "indicators_of"]
 
 _ID: Final = "indicator"
 _DOMAIN: Final = "interlock/indicator/host/v1"
@@ -38,7 +38,7 @@ def host_indicator(host: str) -> str:
 def indicators_of(event: SensorEvent) -> frozenset[str]:
     """The indicators of every public host that a call's arguments name: in URLs, and in network commands."""
     found = set[str]()
-    for host in _hosts(event):
+    for _, host in hosts_of(event):
         if is_public(host):
             found.add(host_indicator(host))
             if len(found) >= _HOST_LIMIT:
@@ -46,13 +46,14 @@ def indicators_of(event: SensorEvent) -> frozenset[str]:
     return frozenset(found)
 
 
-def _hosts(event: SensorEvent) -> Iterator[str]:
+def hosts_of(event: SensorEvent) -> Iterator[tuple[str, str]]:
+    """Every host that a call's arguments name, once, with the path of the argument that names it first."""
     seen = set[str]()
-    for _, key, text in texts(event.args):
+    for path, key, text in texts(event.args):
         for host in _named(key, text[:_TEXT_LIMIT]):
             if host not in seen:
                 seen.add(host)
-                yield host
+                yield path, host
 
 
 def _named(key: str, text: str) -> Iterator[str]:
@@ -101,7 +102,7 @@ DETECTORS: Final = {
         _build,
         _PARAMS,
         redacts=False,
-        phase="call",
+        phases=("call",),
         summary="fires where a call names a host whose digest is listed",
     )
 }

@@ -14,7 +14,7 @@ from typing import Final
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
 from interlock.engine.detectors.walk import Found, mask_decision, visible
-from interlock.engine.event import SensorEvent
+from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
 __all__ = ["DETECTORS", "redacted_pii"]
@@ -185,7 +185,7 @@ DETECTORS: Final = {
         _build,
         _PARAMS,
         redacts=True,
-        phase="call",
+        phases=PHASES,
         summary="masks payment card numbers, US social security numbers, IBANs and, with emails, e-mail addresses",
     )
 }

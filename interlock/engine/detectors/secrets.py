@@ -18,7 +18,7 @@ from interlock.engine.decision import Decision
 from interlock.engine.detectors.secret_forms import FORMS, Form
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
 from interlock.engine.detectors.walk import Found, mask_decision, visible
-from interlock.engine.event import SensorEvent
+from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
 __all__ = ["DETECTORS", "redacted_secrets"]
@@ -191,7 +191,7 @@ DETECTORS: Final = {
         _build,
         _PARAMS,
         redacts=True,
-        phase="call",
+        phases=PHASES,
         summary="masks API keys, tokens, passwords and private keys",
     )
 }

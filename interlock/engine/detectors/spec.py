@@ -15,15 +15,16 @@ __all__ = ["DetectorSpec", "checked_params"]
 class DetectorSpec:
     """A detector: `build(params)` gives a rule that fires (returns a Decision, no allow) where it finds something.
 
-    `params` are the parameters by name with their types; `redacts` says that its decisions mask values, so that
-    what it saw is never counted in the mesh. `build` raises ValueError, in one line, for bad parameters.
+    `params` are the parameters by name with their types, `phases` the kinds of event it can read. `redacts` says that
+    its decisions mask values, so that what it saw is never counted in the mesh. `build` raises ValueError, in one line,
+    for bad parameters.
     """
 
     name: str
     build: Callable[[Mapping[str, object]], RuleFunction] = field(repr=False)
     params: Mapping[str, type | tuple[type, ...]]
     redacts: bool
-    phase: Phase
+    phases: tuple[Phase, ...]
     summary: str
 
 

@@ -65,11 +65,11 @@ def build_detector(name: object, params: object, phase: Phase, where: str) -> Ru
     if not isinstance(name, str) or name not in REGISTRY:
         raise BadPolicy(f"unknown detector {shown(name)}", where=where, fix=did_you_mean(name, REGISTRY))
     spec = REGISTRY[name]
-    if spec.phase != phase:
+    if phase not in spec.phases:
         raise BadPolicy(
-            f"detector {name!r} reads events of phase {spec.phase!r}, this rule those of {phase!r}",
+            f"detector {name!r} reads events of phase {spec.phases[0]!r}, this rule those of {phase!r}",
             where=where,
-            fix=f'give the rule "phase": "{spec.phase}"',
+            fix=f'give the rule "phase": "{spec.phases[0]}"',
         )
     if not isinstance(params, Mapping):
         raise BadPolicy("is not an object", where=f"{where}: params")
