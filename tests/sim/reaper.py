@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.node.storage.database import Database
+from interlock.base.database import Database
 
 
 class Killed(BaseException):

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
+from interlock.base.database import Database
 from interlock.base.files import BadState, NotWritable
-from interlock.node.storage.database import Database
 
 
 class Numbers(Database):

@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
+from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, checksum_of, xor
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import Fold
-from interlock.node.storage.database import Database, as_bytes, as_int, changed
 
 __all__ = [
     "SHARED_TABLES",

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
+from interlock.base.database import as_bytes, as_int, changed
 from interlock.dap.batches import Batch, OutShare
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
@@ -31,7 +32,6 @@ from interlock.node.storage.dap import (
     is_collected,
     refuse_overlap,
 )
-from interlock.node.storage.database import as_bytes, as_int, changed
 
 __all__ = ["SqliteLeaderStorage"]
 

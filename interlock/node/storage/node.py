@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
+from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.base.files import file_lock, private_dir
-from interlock.node.storage.database import Database, as_bytes, as_int, changed
 
 __all__ = ["STORE_FILE", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
 

@@ -1,7 +1,7 @@
-"""A private, durable SQLite file of one kind: what every store of a node stands on.
+"""A private, durable SQLite file of one kind: what every store of ours stands on.
 
 WAL with synchronous=FULL: what a write answered has been on disk before. One connection behind a lock, one
-transaction a change; other processes may have the same file open.
+transaction a change; other processes may have the same file open. `TIMEOUT_S` is how long a change waits for theirs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _ENVIRONMENT: Final = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
+_DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class Database:
@@ -39,6 +40,7 @@ class Database:
 
     KIND: ClassVar[int]
     MIGRATIONS: ClassVar[tuple[str, ...]]
+    TIMEOUT_S: ClassVar[float] = 30
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -48,12 +50,12 @@ class Database:
             os.chmod(path, 0o600)
         except OSError as e:
             raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(path)) from None
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=self.TIMEOUT_S)
         try:
             self._set_up()
         except sqlite3.DatabaseError as e:
             self._db.close()
-            if _is_environment(e):
+            if _code(e) in _ENVIRONMENT:
                 raise _not_writable(path, e) from None
             raise BadState(f"is not a database of ours ({e})", where=str(path)) from None
         except BaseException:
@@ -111,7 +113,7 @@ class Database:
     def _write(self) -> Iterator[sqlite3.Connection]:
         """One transaction: committed and durable when the block ends, rolled back where it raises.
 
-        Raises: NotWritable, where the disk or another process does not let it.
+        Raises: NotWritable, where the disk or another process does not let it; BadState, for a damaged file.
         """
         with self._lock:
             try:
@@ -119,10 +121,13 @@ class Database:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException as e:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                if isinstance(e, sqlite3.DatabaseError) and _is_environment(e):
+                with contextlib.suppress(sqlite3.Error):  # where the file itself fails, nothing was committed
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                if isinstance(e, sqlite3.DatabaseError) and _code(e) in _ENVIRONMENT:
                     raise _not_writable(self._path, e) from None
+                if isinstance(e, sqlite3.DatabaseError) and _code(e) in _DAMAGED:
+                    raise BadState(f"is damaged ({e})", where=str(self._path)) from None
                 raise
 
     def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
@@ -130,8 +135,10 @@ class Database:
             return self._db.execute(sql, args).fetchall()
 
 
-def _is_environment(e: sqlite3.DatabaseError) -> bool:
-    return getattr(e, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT  # the low byte is the primary code
+def _code(e: sqlite3.DatabaseError) -> int:
+    """SQLite's primary result code, the low byte of the whole one."""
+    code: int = getattr(e, "sqlite_errorcode", 0) & 0xFF
+    return code
 
 
 def _not_writable(path: Path, e: sqlite3.DatabaseError) -> NotWritable:
