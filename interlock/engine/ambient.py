@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from interlock.base.clock import Clock, SystemClock
 from interlock.engine.approvals import Approver
 from interlock.engine.decision import Decision
+from interlock.engine.evaluate import Evaluator, PythonEvaluator
 from interlock.engine.event import SensorEvent
 
 if TYPE_CHECKING:  # what an installed guard is made of; whoever makes one has imported it
@@ -38,6 +39,7 @@ class Installed:
     told: Callable[[str], object] = lambda line: None
     clock: Clock = field(default_factory=SystemClock)
     observer_failures: int = 0
+    evaluator: Evaluator = field(default_factory=PythonEvaluator)
 
 
 class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`

@@ -1,8 +1,8 @@
 """What is judged: a read-only deep copy of a call's arguments or of a result.
 
 A rule sees ordinary dicts and lists that refuse to be changed, so that no rule can disarm the next one, and neither
-the caller's objects nor what the tool receives ever change under a rule's hand. Objects that are no container pass
-as they are.
+the caller's objects nor what the tool receives ever change under a rule's hand. What has no canonical encoding is
+refused while it is copied, so that no rule judges what no receipt or approval could be bound to.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
-from interlock.base.canonical import MAX_DEPTH, NotCanonical
+from interlock.base.canonical import MAX_DEPTH, NotCanonical, encode
 from interlock.engine.event import SensorEvent
 
 __all__ = ["FrozenDict", "FrozenList", "frozen", "frozen_mapping", "result_args", "result_of", "thawed"]
 
 RESULT_KEY: Final = "result"
+# Of these every value has a canonical encoding, and none can be changed.
+_PLAIN: Final = frozenset({str, bool, float, type(None)})
+_ORDINARY_INT: Final = 1 << 64
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -58,20 +61,38 @@ class FrozenList(list[Any]):
 def frozen(value: object, depth: int = 0) -> object:
     """A read-only deep copy of the containers in a value.
 
-    Raises: NotCanonical, for a cycle or nesting deeper than MAX_DEPTH.
+    Raises: NotCanonical, for an object without a canonical encoding, a cycle, or nesting deeper than MAX_DEPTH; and
+    whatever an object of the caller's own raises when it is read.
     """
     if depth > MAX_DEPTH:
         raise NotCanonical(f"is nested deeper than {MAX_DEPTH} levels")
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
-        return FrozenDict({k: frozen(v, depth + 1) for k, v in value.items()})
+        return FrozenDict({_key(k): frozen(v, depth + 1) for k, v in value.items()})
     if isinstance(value, list):
         return FrozenList([frozen(v, depth + 1) for v in value])
     if isinstance(value, tuple):
         return _same_tuple(value, [frozen(v, depth + 1) for v in value])
-    # Sets and byte arrays have no read-only form that passes for one: each reader gets a copy.
+    return _leaf(value)
+
+
+def _leaf(value: object) -> object:
+    """What is no container of ours, or has no read-only form that passes for one: there each reader gets a copy."""
+    if type(value) is int and -_ORDINARY_INT < value < _ORDINARY_INT:
+        return value
+    encode(value)
     if type(value) is set:
         return set(value)
-    return bytearray(value) if type(value) is bytearray else value
+    if type(value) is bytearray:
+        return bytearray(value)
+    return memoryview(bytes(value)) if type(value) is memoryview else value
+
+
+def _key(key: object) -> object:
+    if type(key) is not str:
+        encode(key)
+    return key
 
 
 def frozen_mapping(args: Mapping[str, object]) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ With enforcement="monitor" every verdict goes on, untouched, and nobody is asked
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from interlock.base.errors import InterlockError
@@ -19,6 +19,7 @@ from interlock.engine.approvals import Approval
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome
 from interlock.engine.payload import result_of, thawed
+from interlock.engine.refusals import UNKNOWN_VERDICT, refusal
 
 __all__ = ["Blocked", "Ending", "Enforcement", "NotApproved", "Settled", "settle"]
 
@@ -118,7 +119,7 @@ def settle(
         case Verdict.BLOCK:
             return _refused(outcome, outcome.decision)
         case _:  # reached by no Verdict of today; one that is added and not handled here refuses
-            return _refused(outcome, replace(outcome.decision, reason="the verdict is not one that the guard knows"))
+            return _refused(outcome, refusal(UNKNOWN_VERDICT, who="the policy"))
 
 
 def _refused(outcome: Outcome, decision: Decision) -> Settled:

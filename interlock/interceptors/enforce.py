@@ -12,22 +12,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from interlock.base.canonical import NotCanonical, encode
+from interlock.base.canonical import encode
 from interlock.engine.ambient import Installed, current_span, installed
 from interlock.engine.approvals import ask
 from interlock.engine.decision import Decision, Verdict
-from interlock.engine.evaluate import Outcome, evaluate
+from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import PHASES, Phase, SensorEvent
 from interlock.engine.payload import frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
+from interlock.engine.refusals import CHANGED, NO_RECEIPT, refusal
 from interlock.engine.settle import Blocked, Ending, Enforcement, Settled, settle
 
-__all__ = ["NO_RECEIPT", "UNREADABLE", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
+__all__ = ["decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
 
-# policy ids of what the guard itself refuses
-NO_RECEIPT: Final = "interlock.no-receipt"
-UNREADABLE: Final = "interlock.unreadable"
 # how a decision ends where a host, and not this process, acts on it
 _HANDED_OVER: Final[dict[Verdict, Ending]] = {
     Verdict.ALLOW: "proceeded",
@@ -185,9 +183,10 @@ def _judged(guard: Installed, event: SensorEvent, original: object) -> tuple[Out
     except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
         # A result that nobody judges may be any object; whatever a rule would judge has to be readable.
         if event.phase == "call" or any(rule.phase == "result" for rule in policy.rules):
-            return _unreadable(event, e), policy, epoch, None
+            given = original if event.phase == "call" and isinstance(original, Mapping) else {}
+            return unreadable(replace(event, args=given), e), policy, epoch, None
         return Outcome(Decision.allow(), event), policy, epoch, None
-    return evaluate(policy, event), policy, epoch, encoded
+    return guard.evaluator.evaluate(policy, event), policy, epoch, encoded
 
 
 def _payload(phase: Phase, original: object) -> Mapping[str, object]:
@@ -195,21 +194,6 @@ def _payload(phase: Phase, original: object) -> Mapping[str, object]:
         return result_args(original)
     assert isinstance(original, Mapping)
     return frozen_mapping(original)
-
-
-def _unreadable(event: SensorEvent, error: Exception) -> Outcome:
-    guilty = next((name for name, value in event.args.items() if not _encodes(value)), None)
-    what = error.what if isinstance(error, NotCanonical) else f"fails with {type(error).__name__} when it is read"
-    reason = f"the {event.phase} {what}, which the guard cannot judge"
-    return Outcome(Decision.block(reason, UNREADABLE, guilty), event, cause=error)
-
-
-def _encodes(value: object) -> bool:
-    try:
-        encode(value)
-    except Exception:  # noqa: BLE001 - as in _judged: whatever a value of the caller's own raises when read
-        return False
-    return True
 
 
 def _unchanged(settled: Settled, event: SensorEvent, original: object, encoded: bytes | None) -> Settled:
@@ -220,8 +204,7 @@ def _unchanged(settled: Settled, event: SensorEvent, original: object, encoded: 
         same = False
     if same:
         return settled
-    decision = Decision.block("the action changed while it waited for approval", UNREADABLE)
-    return replace(settled, ending="blocked", refusal=Blocked(decision, event.action), value=None)
+    return replace(settled, ending="blocked", refusal=Blocked(refusal(CHANGED), event.action), value=None)
 
 
 def _with_payload(event: SensorEvent, original: object, outcome: Outcome) -> SensorEvent:
@@ -268,9 +251,7 @@ def _record(guard: Installed, receipt: Receipt, encoded: bytes | None) -> Except
 
 
 def _no_receipt(error: Exception) -> Decision:
-    return Decision.block(
-        f"the receipt cannot be written ({type(error).__name__}), so the action is refused", NO_RECEIPT
-    )
+    return refusal(NO_RECEIPT, error=type(error).__name__)
 
 
 def _tell(guard: Installed, event: SensorEvent, decision: Decision) -> None:

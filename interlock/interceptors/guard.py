@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from interlock.engine.decision import Decision
+from interlock.engine.refusals import MISFIT, refusal
 from interlock.engine.settle import Blocked, Enforcement
 from interlock.interceptors.enforce import enforce_tool_call, enforce_tool_result, new_call_id
 
@@ -135,8 +135,7 @@ class _Door:
         try:
             return self.binding.rebound(bound, going)
         except TypeError as e:
-            decision = Decision.block(f"the rewritten call does not fit {self.name} ({e})", "interlock.misfit")
-            raise Blocked(decision, self.name) from e
+            raise Blocked(refusal(MISFIT, action=self.name, what=e), self.name) from e
 
     def result(self, result: object, call_id: str) -> object:
         return enforce_tool_result(

@@ -28,9 +28,10 @@ from interlock.engine.approvals import Approval, ApprovalRequest
 from interlock.engine.evaluate import Outcome
 from interlock.engine.policy.model import Policy, Rule, RuleFunction, Source
 from interlock.engine.receipts import Receipt
+from interlock.engine.refusals import NO_RECEIPT, UNREADABLE
 from interlock.engine.settle import settle
 from interlock.engine.sinks import InMemorySink, verify_file
-from interlock.interceptors.enforce import NO_RECEIPT, UNREADABLE, decide
+from interlock.interceptors.enforce import decide
 
 
 @pytest.fixture(autouse=True)
@@ -369,7 +370,7 @@ def test_a_verdict_that_settle_does_not_know_refuses() -> None:
     decision = Decision(cast(Verdict, 9), "new")
     outcome = Outcome(decision, SensorEvent("t", {}))
     settled = settle(outcome, {}, enforcement="blocking", approve=lambda o: Approval(True))
-    with pytest.raises(Blocked, match="not one that the guard knows"):
+    with pytest.raises(Blocked, match="verdict that does not exist"):
         settled.released()
 
 

@@ -18,6 +18,7 @@ from interlock.engine.evaluate import Outcome, evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import FrozenDict, FrozenList, frozen, result_args, result_of, thawed
 from interlock.engine.policy.model import Policy, RuleFunction
+from interlock.engine.refusals import NO_DECISION, RULE_FAILED
 from interlock.engine.rules import code_rules, deny_when, with_code_rules
 
 
@@ -123,7 +124,8 @@ def test_a_rule_that_raises_blocks_with_its_exception_as_the_cause(error: Except
     assert outcome.decision.verdict is Verdict.BLOCK
     assert outcome.cause is error
     assert "secret" not in outcome.decision.reason
-    assert outcome.decision.policy_id == "bad"
+    assert outcome.decision.policy_id == RULE_FAILED
+    assert "rule bad failed" in outcome.decision.reason
 
 
 @pytest.mark.parametrize(
@@ -186,8 +188,10 @@ def test_what_a_rule_sees_is_an_ordinary_dict_and_list() -> None:
 def test_nesting_without_end_is_refused() -> None:
     loop: list[object] = []
     loop.append(loop)
-    with pytest.raises(NotCanonical, match="nested deeper"):
-        judge([], {"x": loop})
+    outcome = judge([], {"x": loop})
+    assert outcome.decision.verdict is Verdict.BLOCK
+    assert "nested deeper" in outcome.decision.reason
+    assert isinstance(outcome.cause, NotCanonical)
 
 
 def test_a_result_that_is_a_mapping_stands_for_itself_and_anything_else_under_result() -> None:
@@ -213,7 +217,8 @@ def test_a_predicate_denies_and_its_crash_blocks() -> None:
     assert judge([rule], {"path": "/"}).decision.verdict is Verdict.ALLOW
     crashed = judge([rule], {})
     assert crashed.decision.verdict is Verdict.BLOCK
-    assert crashed.decision.policy_id == "fs.v1"
+    assert crashed.decision.policy_id == RULE_FAILED
+    assert "rule fs.v1 failed with KeyError" in crashed.decision.reason
     assert isinstance(crashed.cause, KeyError)
 
 
@@ -298,8 +303,8 @@ def test_thawing_undoes_freezing(value: object) -> None:
 def test_a_decision_whose_texts_are_none_blocks_in_the_rule_s_name(decision: Decision) -> None:
     outcome = judge(said(decision))
     assert outcome.decision.verdict is Verdict.BLOCK
-    assert outcome.decision.policy_id == "<lambda>"
-    assert "gave" in outcome.decision.reason
+    assert outcome.decision.policy_id == NO_DECISION
+    assert "rule <lambda> gave" in outcome.decision.reason
 
 
 def test_a_phase_that_no_rule_sees_is_never_allowed() -> None:
