@@ -2,33 +2,35 @@
 
 A receipt says who did what under which policy and how it ended, and never an argument's value nor a rule's free
 text: the arguments are there as `args_digest`, an HMAC under a local key over their canonical encoding, so that
-whoever holds the key can show that a call is this one, and nobody else can guess a short secret from it.
+whoever holds the key can show that a call is this one, and nobody else can guess a short secret from it. `reason` is
+a template: the words of a rule's author, without what they were applied to.
 
-The chain: the first line is a header, each later line a receipt. `prev` is the `mac` of the line before it, and
-`mac` is HMAC-SHA256 over the canonical encoding of all other fields. A flipped bit, a deleted, added or moved line
-breaks it. Cutting lines off the end gives a shorter valid chain: whoever must notice that keeps `Verified.head`.
+The chain: the first line is a header, each later line a receipt. `prev` is the seal of the line before it, and the seal
+covers the canonical encoding of all other fields: `mac`, an HMAC-SHA256, or `signature`, an Ed25519 signature
+(engine.receipt_seals). A flipped bit, a deleted, added or moved line breaks it. Cutting lines off the end gives a
+shorter valid chain: whoever must notice that keeps `Verified.head`.
 
-One 32-byte key gives two: each use of HMAC has a key of its own domain.
+A field that says nothing is left out of its line; lines of the first version wrote it as null, and still verify.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hmac
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from interlock.base.canonical import NotCanonical, encode, json_object
-from interlock.base.errors import InterlockError, one_line
+from interlock.base.errors import one_line
 from interlock.base.files import BadState, NewerFormat
+from interlock.engine.receipt_seals import BadChain, Checker, Seal
 
 __all__ = [
     "FORMAT",
     "MAX_LINE",
-    "BadChain",
     "Receipt",
-    "ReceiptKeys",
     "Verified",
     "check_receipt",
     "decode_header",
@@ -42,24 +44,19 @@ __all__ = [
 
 FORMAT: Final = "interlock-receipts"
 MAX_LINE: Final = 16_384
-_V: Final = 1
+_V: Final = 2
 _LABEL_LIMIT: Final = 256
-_MIN_KEY: Final = 16
-
-
-class BadChain(InterlockError):
-    """A chain of receipts that was changed, or that this key did not make."""
-
-    code = "check-failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """One decision. Times are microseconds; digests are hex.
 
-    `verdict` is a Verdict's name, `outcome` how it ended (settle.Ending). `rule` is the rule that decided;
-    `pack_digest` and `log_index` stand where it came with a community pack. `approval` is "yes" or "no" where a
-    person was asked, `approved_by` who answered. `args_digest` is None where the arguments have no encoding.
+    `verdict` is what took effect and `policy_verdict` what the rules said, where that is another (a Verdict's name
+    each); `outcome` how it ended (settle.Ending). `reason` is the template of the reason. `rule` is the rule that
+    decided; `pack_digest` and `log_index` stand where it came with a community pack. `approval` is "yes" or "no" where
+    a person was asked, `approved_by` who answered. `args_digest` is None where the arguments have no encoding.
+    `dropped` counts the receipts that could not be kept since the one before.
     """
 
     ts_us: int
@@ -71,6 +68,8 @@ class Receipt:
     policy_epoch: int
     policy_digest: str
     elapsed_us: int
+    policy_verdict: str | None = None
+    reason: str | None = None
     policy_id: str | None = None
     rule: str | None = None
     attributed_to: str | None = None
@@ -82,34 +81,30 @@ class Receipt:
     log_index: int | None = None
     approval: str | None = None
     approved_by: str | None = None
+    dropped: int | None = None
     seq: int = 0
     prev: str = ""
-    mac: str = ""
+    mac: str | None = None
+    signature: str | None = None
+
+    @property
+    def seal(self) -> str:
+        """What binds this line: its mac or its signature."""
+        return self.mac or self.signature or ""
 
 
 _KINDS: Final = {"int": int, "str": str, "int | None": (int, type(None)), "str | None": (str, type(None))}
 _TYPES: Final[Mapping[str, Any]] = {f.name: _KINDS[str(f.type)] for f in dataclasses.fields(Receipt)}
-
-
-class ReceiptKeys:
-    """The two keys that one secret gives. Raises: ValueError, for a secret shorter than 16 bytes."""
-
-    def __init__(self, secret: bytes) -> None:
-        if len(secret) < _MIN_KEY:
-            raise ValueError(f"a receipt key has at least {_MIN_KEY} bytes")
-        self._mac = hmac.digest(secret, b"interlock/receipt/mac/v1", "sha256")
-        self._args = hmac.digest(secret, b"interlock/receipt/args/v1", "sha256")
-
-    def mac(self, body: bytes) -> str:
-        return hmac.digest(self._mac, body, "sha256").hex()
-
-    def args_digest(self, encoded: bytes) -> str:
-        return hmac.digest(self._args, encoded, "sha256").hex()
+_NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int, str))
+# fields that lines of the first version did not have; there every other one stood, as null where it said nothing
+_NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "dropped", "signature"})
+_FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A chain that holds: how many receipts, and the last `mac` (to be kept where the writer cannot reach)."""
+    """A chain that holds: how many receipts, and the last seal (to be kept where the writer cannot reach)."""
 
     count: int
     head: str
@@ -120,73 +115,83 @@ def label(text: str | None) -> str | None:
     return None if text is None else one_line(text, _LABEL_LIMIT)
 
 
-def sealed(receipt: Receipt, keys: ReceiptKeys, seq: int, prev: str) -> Receipt:
-    """The receipt as number `seq` (from 1) of a chain, after the line whose mac is `prev`."""
-    fields = {**_fields(receipt), "seq": seq, "prev": prev}
-    fields["mac"] = keys.mac(_body(fields))
-    return Receipt(**fields)
+def sealed(receipt: Receipt, seal: Seal, seq: int, prev: str) -> tuple[Receipt, bytes]:
+    """The receipt as number `seq` (from 1) of a chain, after the line whose seal is `prev`; and its line."""
+    fields = {name: value for name in _TYPES if (value := getattr(receipt, name)) is not None}
+    fields["seq"], fields["prev"] = seq, prev
+    fields.pop("mac", None)
+    fields.pop("signature", None)
+    fields[seal.field] = seal.seal(_encoded(fields))
+    return Receipt(**fields), _encoded(fields) + b"\n"
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
-    """One line, with its line end."""
-    return encode(_fields(receipt)) + b"\n"
+    """One line, with its line end. The inverse of `decode_receipt`."""
+    return _encoded(_fields(receipt)) + b"\n"
 
 
 def decode_receipt(line: bytes) -> Receipt:
-    """Read one line back; every field is there and of its type. Raises: BadChain."""
+    """Read one line back; every field is known and of its type. Raises: BadChain."""
     body = _object(line)
-    if body.keys() != _TYPES.keys():
+    if not body.keys() >= _NEEDED or not body.keys() <= _TYPES.keys():
         raise BadChain("is not a receipt")
     for name, value in body.items():
         if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
             raise BadChain(f"holds a field of the wrong type ({name})")
     receipt = Receipt(**body)
-    if encode_receipt(receipt) != line:
+    if line not in (encode_receipt(receipt), encode(_first_fields(receipt)) + b"\n"):
         raise BadChain("is not in the canonical encoding")
     return receipt
 
 
-def encode_header(chain: str, keys: ReceiptKeys) -> bytes:
+def encode_header(chain: str, seal: Seal) -> bytes:
     """The first line of a file; `chain` names it, at random, so that no two chains share a receipt."""
-    body = {"format": FORMAT, "v": _V, "chain": chain}
-    return encode({**body, "mac": keys.mac(encode(body))}) + b"\n"
+    body: dict[str, object] = {"format": FORMAT, "v": _V, "chain": chain, **seal.header}
+    return encode({**body, seal.field: seal.seal(encode(body))}) + b"\n"
 
 
-def decode_header(line: bytes, keys: ReceiptKeys) -> str:
-    """The header's mac, which the first receipt's `prev` repeats. Raises: BadState, NewerFormat, BadChain."""
+def decode_header(line: bytes, checker: Checker) -> str:
+    """The header's seal, which the first receipt's `prev` repeats. Raises: BadState, NewerFormat, BadChain."""
     body = _object(line)
     if body.get("format") != FORMAT:
         raise BadState(f"does not begin with a header of format {FORMAT}")
     v = body.get("v")
     if isinstance(v, int) and v > _V:
         raise NewerFormat(f"has version {v}, and this interlock reads up to {_V}", fix="upgrade interlock")
-    mac = body.pop("mac", None)
-    if not isinstance(mac, str) or not hmac.compare_digest(keys.mac(encode(body)), mac):
-        raise BadChain("has a header that this key did not make", fix="check that the key belongs to this file")
-    return mac
+    seal = body.pop(checker.field, None)
+    try:
+        checker.check(encode(body), seal if isinstance(seal, str) else "")
+    except BadChain:
+        raise BadChain(
+            "has a header that this key did not make", fix="check that the key belongs to this file"
+        ) from None
+    return str(seal)
 
 
-def check_receipt(receipt: Receipt, keys: ReceiptKeys) -> None:
-    """Raises: BadChain, where a receipt is not as it was written."""
-    if not hmac.compare_digest(keys.mac(_body(_fields(receipt))), receipt.mac):
-        raise BadChain("was changed after it was written, or by another key")
+def check_receipt(receipt: Receipt, line: bytes, checker: Checker) -> None:
+    """Check a receipt against its line's seal. Raises: BadChain, where it is not as it was written."""
+    body = _object(line)
+    seal = body.pop(checker.field, None)
+    checker.check(encode(body), seal if isinstance(seal, str) else "")
 
 
-def verify_chain(receipts: Iterable[Receipt], keys: ReceiptKeys, prev: str, *, head: str | None = None) -> Verified:
+def verify_chain(
+    receipts: Iterable[tuple[Receipt, bytes]], checker: Checker, prev: str, *, head: str | None = None
+) -> Verified:
     """Check every receipt of a chain that begins after `prev`; with `head`, also that nothing is cut off its end.
 
     Raises: BadChain, with the number of the first receipt that is wrong.
     """
     count = 0
-    for receipt in receipts:
+    for receipt, line in receipts:
         where = f"receipt {count + 1}"
         try:
-            check_receipt(receipt, keys)
+            check_receipt(receipt, line, checker)
         except BadChain as e:
             raise BadChain(e.what, where=where) from None
         if receipt.prev != prev or receipt.seq != count + 1:
             raise BadChain("does not follow the one before it: receipts are missing, added or moved", where=where)
-        prev = receipt.mac
+        prev = receipt.seal
         count += 1
     if head is not None and not hmac.compare_digest(prev, head):
         raise BadChain("does not end where the recorded head says: receipts are cut off or added at the end")
@@ -194,12 +199,20 @@ def verify_chain(receipts: Iterable[Receipt], keys: ReceiptKeys, prev: str, *, h
 
 
 def _fields(receipt: Receipt) -> dict[str, Any]:
-    return {name: getattr(receipt, name) for name in _TYPES}
+    return {name: value for name in _TYPES if (value := getattr(receipt, name)) is not None}
 
 
-def _body(fields: Mapping[str, object]) -> bytes:
-    """What the mac covers: all fields but itself."""
-    return encode({name: value for name, value in fields.items() if name != "mac"})
+def _first_fields(receipt: Receipt) -> dict[str, Any]:
+    """As lines of the first version had them."""
+    return {name: getattr(receipt, name) for name in _FIRST}
+
+
+def _encoded(fields: Mapping[str, object]) -> bytes:
+    """The canonical encoding of texts and whole numbers under ASCII names: json's own encoder writes the same."""
+    try:
+        return _to_json(fields).encode()
+    except UnicodeEncodeError:  # a lone surrogate has a canonical form of its own
+        return encode(fields)
 
 
 def _object(line: bytes) -> dict[str, Any]:

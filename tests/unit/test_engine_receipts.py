@@ -18,20 +18,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from interlock.base.canonical import encode
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, NewerFormat, NotWritable
+from interlock.base.files import BadState, Locked, NewerFormat, NotWritable
+from interlock.base.keys import Ed25519Signer
+from interlock.engine.receipt_seals import BadChain, PublicSeal, ReceiptKeys
 from interlock.engine.receipts import (
     MAX_LINE,
-    BadChain,
     Receipt,
-    ReceiptKeys,
     decode_receipt,
+    encode_header,
     encode_receipt,
     label,
     sealed,
     verify_chain,
 )
-from interlock.engine.sinks import FileSink, InMemorySink, NullSink, verify_file
+from interlock.engine.sinks import FileSink, InMemorySink, NullSink, read_receipts, verify_file
 
 KEY = bytes(range(32))
 
@@ -77,8 +79,9 @@ receipts = st.builds(
 
 @given(receipts)
 def test_a_receipt_is_read_back_as_it_was_written(one: Receipt) -> None:
-    kept = sealed(one, ReceiptKeys(KEY), 1, "")
-    assert decode_receipt(encode_receipt(kept)) == kept
+    kept, line = sealed(one, ReceiptKeys(KEY), 1, "")
+    assert decode_receipt(line) == kept
+    assert encode_receipt(kept) == line == encode(json.loads(line)) + b"\n"
 
 
 @given(st.binary(max_size=80))
@@ -93,7 +96,7 @@ def test_any_change_to_a_chain_is_found(some: list[Receipt], data: st.DataObject
     sink = InMemorySink(key=KEY)
     for one in some:
         sink.append(one)
-    chain = list(sink.receipts)
+    chain = [(kept, encode_receipt(kept)) for kept in sink.receipts]
     head = sink.verify().head
     at = data.draw(st.integers(0, len(chain) - 1))
     change = data.draw(st.sampled_from(["drop", "double", "swap", "edit"]))
@@ -104,14 +107,15 @@ def test_any_change_to_a_chain_is_found(some: list[Receipt], data: st.DataObject
     elif change == "swap":
         chain = [*chain[at + 1 :], *chain[: at + 1]] if len(chain) > 1 and at + 1 < len(chain) else chain[1:]
     else:
-        chain[at] = dataclasses.replace(chain[at], elapsed_us=chain[at].elapsed_us + 1)
+        edited = dataclasses.replace(chain[at][0], elapsed_us=chain[at][0].elapsed_us + 1)
+        chain[at] = (edited, encode_receipt(edited))
     with pytest.raises(BadChain):
         verify_chain(chain, keys, "", head=head)
 
 
 def test_the_digest_of_arguments_and_the_mac_use_keys_of_their_own() -> None:
     keys = ReceiptKeys(KEY)
-    assert keys.mac(b"x") != keys.args_digest(b"x")
+    assert keys.seal(b"x") != keys.args_digest(b"x")
     assert ReceiptKeys(bytes(32)).args_digest(b"x") != keys.args_digest(b"x")
     with pytest.raises(ValueError, match="16 bytes"):
         ReceiptKeys(b"short")
@@ -146,13 +150,13 @@ def test_the_first_line_carries_format_and_version(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     written(path, 0)
     header = json.loads(path.read_bytes().splitlines()[0])
-    assert (header["format"], header["v"]) == ("interlock-receipts", 1)
+    assert (header["format"], header["v"]) == ("interlock-receipts", 2)
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     written(path, 0)
-    path.write_bytes(path.read_bytes().replace(b'"v":1', b'"v":2'))
+    path.write_bytes(path.read_bytes().replace(b'"v":2', b'"v":3'))
     with pytest.raises(NewerFormat, match="upgrade"):
         FileSink(path)
 
@@ -287,7 +291,7 @@ sink = FileSink(sys.argv[1])
 n = int(sys.argv[2])
 while n:
     kept = sink.append(Receipt(n, "c", "t", "call", "ALLOW", "proceeded", 1, "d", 0))
-    sys.stdout.write(kept.mac + "\\n")
+    sys.stdout.write(kept.seal + "\\n")
     sys.stdout.flush()
     n -= 1
 """
@@ -407,7 +411,7 @@ def test_a_pipe_takes_no_receipts(tmp_path: Path) -> None:
 def test_a_chain_of_a_newer_version_is_never_continued(tmp_path: Path) -> None:
     path = tmp_path / "receipts"
     sink = written(path, 2)
-    newer = path.read_bytes().replace(b'"v":1', b'"v":2', 1)
+    newer = path.read_bytes().replace(b'"v":2', b'"v":3', 1)
     path.write_bytes(newer)
     with pytest.raises(NewerFormat, match="upgrade"):
         FileSink(path)
@@ -444,3 +448,124 @@ def test_a_receipt_that_did_not_reach_the_disk_is_not_in_the_file(
     assert path.read_bytes() == before
     assert sink.append(receipt(3)).seq == 2
     assert verify_file(path).count == 2
+
+
+def of_the_first_version(path: Path, count: int) -> None:
+    """A file as interlock 0.1's first form wrote it: every field in each line, as null where it said nothing."""
+    keys = ReceiptKeys(KEY)
+    header: dict[str, object] = {"format": "interlock-receipts", "v": 1, "chain": "aa"}
+    prev = keys.seal(encode(header))
+    out = [encode({**header, "mac": prev})]
+    new = {"policy_verdict", "reason", "dropped", "signature", "mac"}
+    for n in range(count):
+        body = {k: v for k, v in dataclasses.asdict(receipt(n, seq=n + 1, prev=prev)).items() if k not in new}
+        prev = keys.seal(encode(body))
+        out.append(encode({**body, "mac": prev}))
+    path.write_bytes(b"\n".join(out) + b"\n")
+
+
+def test_a_file_of_the_first_version_verifies_and_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    of_the_first_version(path, 3)
+    assert verify_file(path, KEY).count == 3
+    assert FileSink(path, key=KEY).append(receipt(9, reason="says why")).seq == 4
+    assert verify_file(path, KEY).count == 4
+    path.write_bytes(path.read_bytes().replace(b'"elapsed_us":5', b'"elapsed_us":6', 1))
+    with pytest.raises(BadChain, match="receipt 1"):
+        verify_file(path, KEY)
+
+
+def test_a_field_that_says_nothing_is_not_in_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 1)
+    assert b"null" not in path.read_bytes()
+    assert json.loads(lines(path)[1]).keys() >= {"verdict", "outcome", "seq", "prev", "mac"}
+
+
+def test_a_signed_chain_is_verified_with_the_public_key_alone(tmp_path: Path) -> None:
+    path, signer = tmp_path / "r.jsonl", Ed25519Signer(bytes(range(32)))
+    sink = FileSink(path, signer=signer, key=KEY)
+    for n in range(3):
+        sink.append(receipt(n))
+    public = PublicSeal(signer.verifier)
+    assert verify_file(path, public).count == 3
+    assert FileSink(path, signer=signer, key=KEY).append(receipt(4)).seq == 4
+    with pytest.raises(BadChain):
+        verify_file(path, PublicSeal(Ed25519Signer(bytes(32)).verifier))
+    with pytest.raises(BadChain):
+        verify_file(path, KEY)
+    with pytest.raises(BadChain):
+        FileSink(path, key=KEY)
+    path.write_bytes(path.read_bytes().replace(b'"elapsed_us":5', b'"elapsed_us":6', 1))
+    with pytest.raises(BadChain, match="receipt 1"):
+        verify_file(path, public)
+
+
+def test_a_sink_that_is_not_shared_keeps_the_same_chain_and_lets_nobody_else_in(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 2)
+    alone = FileSink(path, shared=False, fsync=False)
+    assert [alone.append(receipt(n)).seq for n in range(3)] == [3, 4, 5]
+    with pytest.raises(Locked):
+        FileSink(path, shared=False)
+    alone.close()
+    assert written(path, 1).append(receipt()).seq == 7
+    assert verify_file(path).count == 7
+
+
+def test_threads_on_a_sink_that_is_not_shared_keep_one_valid_chain(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    sink = FileSink(path, shared=False, fsync=False)
+    threads = [threading.Thread(target=lambda: [sink.append(receipt(n)) for n in range(40)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sink.close()
+    assert verify_file(path).count == 320
+
+
+_FORKED_ALONE = """
+import os, sys
+from interlock import Blocked, FileSink, enforce_tool_call, install
+install(sink=FileSink(sys.argv[1], shared=False))
+enforce_tool_call("t", {})
+if os.fork() == 0:
+    try:
+        enforce_tool_call("child", {})
+    except Blocked:
+        os._exit(7)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+enforce_tool_call("t", {})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_cannot_write_into_a_sink_that_is_not_shared(tmp_path: Path) -> None:
+    path = tmp_path / "receipts"
+    words = [sys.executable, "-W", "ignore", "-c", _FORKED_ALONE, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "7\n"
+    assert verify_file(path).count == 2
+
+
+def test_receipts_are_read_in_order_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written(path, 3)
+    found = list(read_receipts(path))
+    assert [kept.seq for kept, _ in found] == [1, 2, 3]
+    assert verify_chain(
+        found, ReceiptKeys(bytes.fromhex(json.loads((tmp_path / "r.jsonl.key").read_bytes())["key"])), found[0][0].prev
+    )
+    (tmp_path / "x").write_text("dear diary\n")
+    with pytest.raises(BadState, match="not a file of receipts"):
+        list(read_receipts(tmp_path / "x"))
+
+
+@given(st.dictionaries(st.sampled_from(["chain", "alg"]), st.text(max_size=5)))
+def test_a_header_is_bound_by_its_seal(more: dict[str, str]) -> None:
+    header = encode_header(more.get("chain", "c"), ReceiptKeys(KEY))
+    assert json.loads(header)["mac"] == ReceiptKeys(KEY).seal(
+        encode({k: v for k, v in json.loads(header).items() if k != "mac"})
+    )
