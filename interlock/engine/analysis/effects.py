@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["EFFECTS", "INTENT_NAMES", "Finding", "Intent"]
+__all__ = ["EFFECTS", "INTENT_NAMES", "SCOPES", "Finding", "Intent"]
 
 # name -> (effect, reversible). Policies name these; a name is never given a second meaning.
 EFFECTS: Final[dict[str, tuple[str, bool]]] = {
+    "cloud.change": ("write", False),
     "cloud.destroy": ("delete", False),
+    "cloud.read": ("net", True),
     "container.destroy": ("delete", False),
     "container.privileged": ("privilege", True),
+    "container.run": ("exec", True),
     "db.delete_all": ("delete", False),
     "db.drop": ("delete", False),
     "disk.format": ("delete", False),
@@ -19,19 +22,23 @@ EFFECTS: Final[dict[str, tuple[str, bool]]] = {
     "exec.dynamic": ("exec", True),
     "exec.fork_bomb": ("exec", False),
     "exec.inline": ("exec", True),
+    "exec.install": ("exec", True),
     "exec.obfuscated": ("exec", True),
     "exec.partial": ("exec", True),
+    "exec.script": ("exec", True),
     "fs.delete": ("delete", False),
     "fs.delete.computed": ("delete", False),
     "fs.delete.outside": ("delete", False),
     "fs.delete.recursive": ("delete", False),
     "fs.delete.root": ("delete", False),
     "fs.delete.worktree": ("delete", False),
+    "fs.list": ("read", True),
     "fs.permission": ("write", True),
     "fs.permission.root": ("write", False),
     "fs.read": ("read", True),
     "fs.write": ("write", False),
     "fs.write.system": ("write", False),
+    "net.connect": ("net", True),
     "net.delete": ("delete", False),
     "net.fetch": ("net", True),
     "net.fetch_exec": ("exec", False),
@@ -48,25 +55,33 @@ EFFECTS: Final[dict[str, tuple[str, bool]]] = {
     "privilege.escalate": ("privilege", True),
     "privilege.shell": ("privilege", True),
     "process.kill_all": ("exec", False),
+    "process.signal": ("exec", False),
     "publish.package": ("net", False),
     "secret.export": ("read", False),
     "secret.read": ("read", True),
     "self.protect.agent": ("privilege", True),
     "self.protect.command": ("privilege", True),
     "self.protect.config": ("write", True),
+    "service.change": ("exec", True),
     "system.defence_off": ("privilege", True),
     "system.shutdown": ("exec", True),
     "vcs.delete_local": ("delete", False),
     "vcs.delete_remote": ("delete", False),
     "vcs.discard": ("delete", False),
+    "vcs.fetch": ("net", True),
     "vcs.force_push": ("write", False),
     "vcs.force_push.lease": ("write", False),
+    "vcs.push": ("net", False),
     "vcs.push_elsewhere": ("net", False),
     "vcs.remote_change": ("net", True),
     "vcs.rewrite_history": ("write", False),
     "vcs.skip_hooks": ("exec", True),
+    "vcs.write": ("write", True),
 }
 INTENT_NAMES: Final = frozenset(EFFECTS)
+SCOPES: Final = (
+    "cloud", "device", "home", "outside", "remote", "root", "system", "temp", "unknown", "worktree",
+)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -82,9 +97,9 @@ class Intent:
     """One effect of a call.
 
     `name` is one of INTENT_NAMES; `effect` is read, write, delete, exec, net, privilege or persist; `target` is the
-    path, host or name it is about, with `...` where only the shell would know; `scope` is worktree, temp, home, root,
-    system, device, outside, remote, cloud or unknown; `program` is whose effect it is ("rm", "git", the tool's name);
-    `attributed_to` is the argument's path. `reversible` says whether the effect can be undone from what is left.
+    path, host or name it is about, with `...` where only the shell would know; `scope` is one of SCOPES; `program` is
+    whose effect it is ("rm", "git", the tool's name); `attributed_to` is the argument's path. `reversible` says whether
+    the effect can be undone from what is left.
     """
 
     name: str

@@ -71,3 +71,8 @@ class Findings:
         for finding in self.places.read(self.place(target)):
             self.emit(finding, program)
             self.secrets += finding.name == "secret.read"
+
+    def listed(self, target: Arg, program: str) -> None:
+        """A path whose name, size or other facts are told, not its content."""
+        where = self.place(target)
+        self.emit(Finding("fs.list", where.path, where.scope), program)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from interlock.engine.analysis.builtins_table import BUILTINS
-from interlock.engine.analysis.effects import INTENT_NAMES, Finding, Intent
+from interlock.engine.analysis.effects import INTENT_NAMES, Intent
 from interlock.engine.analysis.interpreters import INTERPRETERS
+from interlock.engine.analysis.places import PLACES
+from interlock.engine.analysis.programs import Programs
 from interlock.engine.analysis.programs_cloud import CLOUD
 from interlock.engine.analysis.programs_data import DATA
-from interlock.engine.analysis.programs_files import FILES, PLACES
+from interlock.engine.analysis.programs_files import FILES
 from interlock.engine.analysis.programs_net import NET, SECRET_COMMANDS, uploads
 from interlock.engine.analysis.programs_system import SYSTEM
 from interlock.engine.analysis.programs_vcs import VCS
@@ -63,29 +65,12 @@ _PATCH_LINE: Final = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+)$|^\+\+\
 _MAX_PATHS: Final = 64
 
 
-def _chained(*tables: dict[str, Program]) -> dict[str, Program]:
-    """One table; a program that stands in several gets all their findings."""
-    merged: dict[str, list[Program]] = {}
-    for table in tables:
-        for name, program in table.items():
-            merged.setdefault(name, []).append(program)
-    return {name: programs[0] if len(programs) == 1 else _both(tuple(programs)) for name, programs in merged.items()}
-
-
-def _both(programs: tuple[Program, ...]) -> Program:
-    def program(walk: Walk, call: Call) -> Iterator[Finding]:
-        for one in programs:
-            yield from one(walk, call)
-
-    return program
-
-
 _BUCKETS: Final[dict[str, Program]] = dict.fromkeys(
     ("aws", "gsutil", "rclone", "gcloud"), uploads(("cp", "mv", "sync", "copy", "rsync"))
 )
 _TABLES: Final = Tables(
     handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
-    programs=_chained(FILES, VCS, NET, SYSTEM, CLOUD, DATA, _BUCKETS, SECRET_COMMANDS),
+    programs=Programs(FILES, VCS, NET, SYSTEM, CLOUD, DATA, _BUCKETS, SECRET_COMMANDS),
     places=PLACES,
 )
 

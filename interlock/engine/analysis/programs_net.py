@@ -6,187 +6,42 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from interlock.engine.analysis.acts import deleted, filled
+from interlock.engine.analysis.acts_net import fetched, host, is_local, sent
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import Options, split
-from interlock.engine.analysis.programs_files import deleted, filled, is_secret
+from interlock.engine.analysis.places import is_secret
 from interlock.engine.analysis.shell_run import Call, Program, Walk
-from interlock.engine.analysis.values import UNKNOWN, Arg
+from interlock.engine.analysis.values import Arg
 
 __all__ = ["NET", "SECRET_COMMANDS", "uploads"]
 
-_LOCAL: Final = re.compile(
-    r"^(?:\w+://)?(?:[^/@]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0|host\.docker\.internal)(?=[:/]|$)",
-    re.I,
-)
-_METADATA: Final = re.compile(
-    r"169\.254\.16[9]\.254|169\.254\.170\.2\b|metadata\.google\.internal"
-    r"|100\.100\.100\.200|fd00:ec2::254",
-    re.I,
-)
 _REMOTE: Final = re.compile(r"^(?:[\w.-]+@)?[\w.\[\]:-]*[\w\]-]:(?!\\)|^rsync://|^scp://|^sftp://")
-_HOST: Final = re.compile(r"^(?:\w+://)?(?:[^/@\s]*@)?([^/:?#\s]+)")
-_CURL_LONG: Final = (
-    "--data", "--data-raw", "--data-binary", "--data-urlencode", "--data-ascii", "--json", "--form", "--form-string",
-    "--upload-file", "--request", "--header", "--output", "--user", "--user-agent", "--cookie", "--cookie-jar", "--url",
-    "--proxy", "--connect-timeout", "--max-time", "--retry", "--cacert", "--cert", "--key", "--write-out", "--resolve",
-    "--referer", "--range", "--config", "--output-dir", "--limit-rate", "--retry-delay", "--interface", "--unix-socket",
-)  # fmt: skip
-_CURL_DATA: Final = (
-    "-d",
-    "--data",
-    "--data-raw",
-    "--data-binary",
-    "--data-urlencode",
-    "--data-ascii",
-    "--json",
-    "-F",
-    "--form",
-    "--form-string",
-    "-T",
-    "--upload-file",
-)
-_WGET_LONG: Final = (
-    "--post-data",
-    "--post-file",
-    "--body-data",
-    "--body-file",
-    "--method",
-    "--output-document",
-    "--header",
-    "--user",
-    "--password",
-    "--directory-prefix",
-    "--output-file",
-    "--tries",
-    "--timeout",
-    "--user-agent",
-    "--input-file",
-)
-
-
-def _fetched(urls: list[Arg]) -> Iterator[Finding]:
-    for url in urls:
-        if _METADATA.search(url.text):
-            yield Finding("net.metadata", _host(url.text), "cloud")
-        yield Finding("net.fetch", _host(url.text), "worktree" if _LOCAL.match(url.text) else "remote")
-        if url.taint == "secret":
-            yield Finding("net.upload.secret", _host(url.text), "remote")
-
-
-def _host(text: str) -> str:
-    m = _HOST.match(text)
-    return m.group(1) if m else text
-
-
-def _curl(walk: Walk, call: Call) -> Iterator[Finding]:
-    opts = split(call.args, "dFTXHouAebcCxmrKwUEDtyYzQP", _CURL_LONG)
-    if opts.has("--help", "--version", "-V", "--manual"):
-        return
-    urls = [a for a in opts.operands if a.text] + ([opts.values["--url"]] if "--url" in opts.values else [])
-    yield from _fetched(urls)
-    yield from _sent(walk, call, _curl_data(call.args), urls)
-    yield from _deleted_there(opts.values.get("-X") or opts.values.get("--request"), urls)
-    target = opts.values.get("-o") or opts.values.get("--output")
-    if target is None and opts.has("-O", "--remote-name") and urls:
-        target = Arg(urls[0].text.rpartition("/")[2] or "index.html")
-    _saved(walk, target, call.program)
-    config = opts.values.get("-K")
-    if config is not None:
-        walk.read(config, "curl")
-
-
-def _deleted_there(method: Arg | None, urls: list[Arg]) -> Iterator[Finding]:
-    if method is not None and method.text.upper() == "DELETE":
-        for url in urls:
-            yield Finding("net.delete", _host(url.text), "worktree" if _LOCAL.match(url.text) else "remote")
-
-
-def _curl_data(args: tuple[Arg, ...]) -> list[tuple[str, Arg]]:
-    """Every data option with its value, repeated ones too."""
-    found: list[tuple[str, Arg]] = []
-    for k, arg in enumerate(args):
-        name, equals, value = arg.text.partition("=")
-        if name in _CURL_DATA and equals and name.startswith("--"):
-            found.append((name, arg._replace(text=value)))
-        elif arg.text in _CURL_DATA and k + 1 < len(args):
-            found.append((arg.text, args[k + 1]))
-        elif re.match(r"-[sSfkLiv]*[dFT]", arg.text) and not arg.text.startswith("--"):
-            cut = re.match(r"-[sSfkLiv]*([dFT])(.*)", arg.text, re.S)
-            assert cut is not None  # by the test above
-            value_arg = arg._replace(text=cut.group(2)) if cut.group(2) else args[k + 1] if k + 1 < len(args) else None
-            if value_arg is not None:
-                found.append(("-" + cut.group(1), value_arg))
-    return found
-
-
-def _sent(walk: Walk, call: Call, data: list[tuple[str, Arg]], urls: list[Arg]) -> Iterator[Finding]:
-    """What leaves with a request: the data, and files that it names."""
-    if not data:
-        return
-    host = _host(urls[0].text) if urls else ""
-    local = bool(urls) and all(_LOCAL.match(u.text) for u in urls)
-    if not local:
-        yield Finding("net.upload", host, "remote")
-    for name, value in data:
-        secret = value.taint == "secret"
-        if name in ("-T", "--upload-file"):
-            secret = secret or _reads_secret(walk, call, value.text)
-        elif "@" in value.text and not name.endswith(("raw", "string")):
-            path = value.text.rpartition("@")[2].split(";")[0]
-            secret = secret or _reads_secret(walk, call, path)
-        if secret and not local:
-            yield Finding("net.upload.secret", host, "remote")
-
-
-def _reads_secret(walk: Walk, call: Call, path: str) -> bool:
-    if path in ("-", "."):
-        return call.stdin is not None and call.stdin.taint == "secret"
-    walk.read(Arg(path), call.program)
-    return is_secret(walk.place(Arg(path)).path)
-
-
-def _saved(walk: Walk, target: Arg | None, program: str) -> None:
-    if target is not None and target.text not in ("-", "/dev/null", "/dev/stdout"):
-        walk.written(target, program)
-        walk.remember(target, Arg(UNKNOWN, taint="net"))
-
-
-def _wget(walk: Walk, call: Call) -> Iterator[Finding]:
-    opts = split(call.args, "OPoUtTiaeQDAXIRl", _WGET_LONG)
-    if opts.has("--help", "--version", "-V"):
-        return
-    urls = list(opts.operands)
-    yield from _fetched(urls)
-    data = [("--data", opts.values[o]) for o in ("--post-data", "--body-data") if o in opts.values]
-    data += [("-T", opts.values[o]) for o in ("--post-file", "--body-file") if o in opts.values]
-    yield from _sent(walk, call, data, urls)
-    yield from _deleted_there(opts.values.get("--method"), urls)
-    target = opts.values.get("-O") or opts.values.get("--output-document")
-    if target is None and urls:
-        target = Arg(urls[0].text.rpartition("/")[2] or "index.html")
-    _saved(walk, target, "wget")
 
 
 def _httpie(walk: Walk, call: Call) -> Iterator[Finding]:
     given = split(call.args, "ao").operands
     operands = [a for a in given if a.text.upper() not in ("GET", "POST", "PUT", "PATCH", "DELETE")]
-    yield from _fetched(operands[:1])
-    yield from _deleted_there(next((a for a in given[:1] if a.text == "DELETE"), None), operands[:1])
+    yield from fetched(operands[:1])
+    if any(a.text == "DELETE" for a in given[:1]):
+        for url in operands[:1]:
+            yield Finding("net.delete", host(url.text), "worktree" if is_local(url.text) else "remote")
     files = [a.text.partition("@")[2] for a in operands[1:] if re.match(r"[\w-]*=?@", a.text)]
-    yield from _sent(walk, call, [("-T", Arg(f)) for f in files], operands[:1])
+    yield from sent(walk, call, [("-T", Arg(f)) for f in files], operands[:1], ("-T",))
 
 
 def _nc(walk: Walk, call: Call) -> Iterator[Finding]:
     opts = split(call.args, "ecpwsqXxiIOTmoGL", ("--exec", "--sh-exec"))
+    there = opts.operands[0].text if opts.operands else ""
     if opts.has("-e", "-c", "--exec", "--sh-exec") or (call.stdin is not None and call.stdin.taint == "shell"):
-        yield Finding("net.reverse_shell", opts.operands[0].text if opts.operands else "", "remote")
-    host = opts.operands[0].text if opts.operands else ""
-    if opts.has("-z", "-l", "--listen") or not host:
+        yield Finding("net.reverse_shell", there, "remote")
+    if opts.has("-z", "-l", "--listen") or not there:
         return
-    if call.stdin is not None and not _LOCAL.match(host):
-        yield Finding("net.upload", host, "remote")
+    yield Finding("net.connect", there, "worktree" if is_local(there) else "remote")
+    if call.stdin is not None and not is_local(there):
+        yield Finding("net.upload", there, "remote")
         if call.stdin.taint == "secret":
-            yield Finding("net.upload.secret", host, "remote")
+            yield Finding("net.upload.secret", there, "remote")
 
 
 def _pipe_out(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -312,8 +167,7 @@ def uploads(words: tuple[str, ...]) -> Program:
 
 SECRET_COMMANDS: Final[dict[str, Program]] = dict.fromkeys(_SECRET_COMMANDS, _secret_command)
 NET: Final[dict[str, Program]] = {
-    "aria2c": lambda walk, call: _fetched(list(split(call.args, "dosxjkU").operands)),
-    "curl": _curl,
+    "aria2c": lambda walk, call: fetched(list(split(call.args, "dosxjkU").operands)),
     "dig": _asks,
     "host": _asks,
     "http": _httpie,
@@ -331,6 +185,5 @@ NET: Final[dict[str, Program]] = {
     "socat": _socat,
     "openssl": _pipe_out,
     "telnet": _pipe_out,
-    "wget": _wget,
     "xh": _httpie,
 }
