@@ -14,7 +14,7 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import result_of
 
-__all__ = ["Found", "mask_decision", "texts", "visible"]
+__all__ = ["Found", "mask_decision", "path_under", "texts", "visible"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
@@ -30,7 +30,7 @@ def texts(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, s
         yield path, key, bytes(value).decode("utf-8", "replace")
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from texts(item, _under(path, name), str(name))
+            yield from texts(item, path_under(path, name), str(name))
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from texts(item, f"{path}[{i}]", key)
@@ -60,7 +60,7 @@ def mask_decision(event: SensorEvent, mask: Callable[[object], Found | None], po
 def _masked(value: object, path: str, mask: Callable[[object], Found | None], seen: list[tuple[str, str]]) -> object:
     """The value itself where nothing in it was found, else a copy."""
     if isinstance(value, Mapping):
-        pairs = {k: _masked(v, _under(path, k), mask, seen) for k, v in value.items()}
+        pairs = {k: _masked(v, path_under(path, k), mask, seen) for k, v in value.items()}
         return pairs if any(pairs[k] is not v for k, v in value.items()) else value
     if isinstance(value, list | tuple):
         items = [_masked(v, f"{path}[{i}]", mask, seen) for i, v in enumerate(value)]
@@ -74,6 +74,7 @@ def _masked(value: object, path: str, mask: Callable[[object], Found | None], se
     return found[0]
 
 
-def _under(path: str, key: object) -> str:
+def path_under(path: str, key: object) -> str:
+    """The path of what a mapping at this path holds under a key."""
     name = key if isinstance(key, str) and _PLAIN.match(key) else "*"
     return f"{path}.{name}" if path else name
