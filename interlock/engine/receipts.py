@@ -15,10 +15,12 @@ A field that says nothing is left out of its line; lines of the first version wr
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import hmac
 import json
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,7 +101,10 @@ _NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int
 # fields that lines of the first version did not have; there every other one stood, as null where it said nothing
 _NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "dropped", "signature"})
 _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
-_to_json: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+_PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
+_ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))
+_values: Final = operator.attrgetter(*_TYPES)
+_quoted: Final = json.encoder.encode_basestring  # escapes just what RFC 8785, 3.2.2.2 demands
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +122,18 @@ def label(text: str | None) -> str | None:
 
 def sealed(receipt: Receipt, seal: Seal, seq: int, prev: str) -> tuple[Receipt, bytes]:
     """The receipt as number `seq` (from 1) of a chain, after the line whose seal is `prev`; and its line."""
-    fields = {name: value for name in _TYPES if (value := getattr(receipt, name)) is not None}
-    fields["seq"], fields["prev"] = seq, prev
-    fields.pop("mac", None)
-    fields.pop("signature", None)
-    fields[seal.field] = seal.seal(_encoded(fields))
-    return Receipt(**fields), _encoded(fields) + b"\n"
+    values = list(_values(receipt))
+    values[-4:] = seq, prev, None, None
+    parts = _parts(values)
+    bound = seal.seal(_joined(parts))
+    values[_PLACE[seal.field]] = bound
+    bisect.insort(parts, f'"{seal.field}":"{bound}"')
+    return Receipt(*values), _joined(parts) + b"\n"
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """One line, with its line end. The inverse of `decode_receipt`."""
-    return _encoded(_fields(receipt)) + b"\n"
+    return _joined(_parts(_values(receipt))) + b"\n"
 
 
 def decode_receipt(line: bytes) -> Receipt:
@@ -198,21 +204,27 @@ def verify_chain(
     return Verified(count, prev)
 
 
-def _fields(receipt: Receipt) -> dict[str, Any]:
-    return {name: value for name in _TYPES if (value := getattr(receipt, name)) is not None}
-
-
 def _first_fields(receipt: Receipt) -> dict[str, Any]:
     """As lines of the first version had them."""
     return {name: getattr(receipt, name) for name in _FIRST}
 
 
-def _encoded(fields: Mapping[str, object]) -> bytes:
-    """The canonical encoding of texts and whole numbers under ASCII names: json's own encoder writes the same."""
+def _parts(values: Sequence[object]) -> list[str]:
+    """The fields that say something, as canonical JSON has them: in the order of their names, which are ASCII."""
+    return [
+        f"{start}{_quoted(value) if isinstance(value, str) else value}"
+        for start, at in _ORDERED
+        if (value := values[at]) is not None
+    ]
+
+
+def _joined(parts: list[str]) -> bytes:
+    """A lone surrogate, which UTF-8 cannot hold, is written as U+FFFD."""
+    text = "{" + ",".join(parts) + "}"
     try:
-        return _to_json(fields).encode()
-    except UnicodeEncodeError:  # a lone surrogate has a canonical form of its own
-        return encode(fields)
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _object(line: bytes) -> dict[str, Any]:
