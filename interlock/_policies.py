@@ -26,12 +26,12 @@ def live_policy(policy: str | bytes | os.PathLike[str] | Policy | None, rules: t
 
 def _source(
     policy: str | bytes | os.PathLike[str] | Policy | None,
-) -> tuple[Callable[[], Policy | None], Callable[[], object]]:
+) -> tuple[Callable[[], Policy | None], Callable[[], object] | None]:
     if policy is None or isinstance(policy, Policy):
-        return (lambda: policy), (lambda: None)
+        return (lambda: policy), None
     name = os.fsdecode(policy)
     if name.startswith(_BUILTIN):
-        return (lambda: _builtin(name)), (lambda: None)
+        return (lambda: _builtin(name)), None
     if name.startswith(_MESH):
         return _mesh(name)
     file = _PolicyFile(Path(name).absolute())

@@ -35,7 +35,7 @@ _ALLOW: Final = Decision.allow()
 Judge = Callable[[range, SensorEvent], Iterable[tuple[int, object]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would treble the time that making one takes
 class Outcome:
     """What the rules said together.
 
@@ -91,16 +91,27 @@ def evaluate(policy: Policy, event: SensorEvent) -> Outcome:
     try:
         args = frozen_mapping(event.args)
     except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
-        return unreadable(event, e)
+        return unreadable(policy, event, e)
     return judged(policy, event if args is event.args else replace(event, args=args), _asking(policy))
 
 
-def unreadable(event: SensorEvent, error: Exception) -> Outcome:
-    """The block of an event that cannot be judged, attributed to the argument that cannot be read; it shows none."""
-    guilty = next((name for name, value in event.args.items() if not _encodes(value)), None)
-    what = error.what if isinstance(error, NotCanonical) else f"fails with {type(error).__name__} when it is read"
+def unreadable(policy: Policy, event: SensorEvent, error: Exception) -> Outcome:
+    """The outcome of an event that cannot be judged; its event shows no arguments.
+
+    It blocks, attributed to the argument that cannot be read. Only a result that no rule would judge may be anything.
+    """
     shown = replace(event, args=frozen_mapping({}))
-    return Outcome(refusal(UNREADABLE, guilty, phase=event.phase, what=what), shown, cause=error)
+    if event.phase == "result" and not any(rule.phase == "result" for rule in policy.rules):
+        return Outcome(_ALLOW, shown)
+    what = error.what if isinstance(error, NotCanonical) else f"fails with {type(error).__name__} when it is read"
+    return Outcome(refusal(UNREADABLE, _guilty(event), phase=event.phase, what=what), shown, cause=error)
+
+
+def _guilty(event: SensorEvent) -> str | None:
+    try:
+        return next((name for name, value in event.args.items() if not _encodes(value)), None)
+    except Exception:  # noqa: BLE001 - the mapping itself cannot be read
+        return None
 
 
 def judged(policy: Policy, event: SensorEvent, judge: Judge) -> Outcome:

@@ -20,16 +20,19 @@ class LivePolicy:
     """A policy that follows its source.
 
     `load` makes the policy; `fingerprint` gives something cheap that changes when `load` would give another one (file
-    times, say). The epoch begins at 1 and rises only when the policy's digest changes. A source that has gone bad
-    leaves the last good policy in force and stands in `trouble` until it is good again.
+    times, say), and is None where `load` always gives the same. The epoch begins at 1 and rises only when the policy's
+    digest changes. A source that has gone bad leaves the last good policy in force and stands in `trouble` until it is
+    good again.
     Raises, when made: what `load` raises, since there is no last good policy yet.
     """
 
-    def __init__(self, load: Callable[[], Policy], fingerprint: Callable[[], object]) -> None:
+    def __init__(self, load: Callable[[], Policy], fingerprint: Callable[[], object] | None) -> None:
         self._load = load
         self._fingerprint = fingerprint
         self._mutex = Mutex()
-        self._seen = fingerprint()  # before loading: a change during the load is then seen at the next refresh
+        self._seen = (
+            fingerprint() if fingerprint else None
+        )  # before loading: a change during the load is then seen at the next refresh
         self._state = (load(), 1)
         self._trouble: InterlockError | None = None
 
@@ -52,11 +55,14 @@ class LivePolicy:
 
     def refresh(self) -> None:
         """Take over a changed source; cheap where nothing changed. Whoever calls while it loads waits for it."""
+        ask = self._fingerprint
+        if ask is None:
+            return
         try:
-            if self._fingerprint() == self._seen:
+            if ask() == self._seen:
                 return
             with self._mutex:
-                now = self._fingerprint()
+                now = ask()
                 if now != self._seen:
                     self._swap()
                     self._seen = now

@@ -21,7 +21,7 @@ from interlock.engine.evaluate import Outcome
 from interlock.engine.payload import result_of, thawed
 from interlock.engine.refusals import UNKNOWN_VERDICT, refusal
 
-__all__ = ["Blocked", "Ending", "Enforcement", "NotApproved", "Settled", "settle"]
+__all__ = ["Blocked", "Ending", "Enforcement", "NotApproved", "Settled", "check_enforcement", "settle"]
 
 Enforcement = Literal["blocking", "monitor"]
 # How one decision ended, as receipts tell it; "asked" is an escalation that a host (a coding agent) puts to its user.
@@ -97,6 +97,12 @@ class Settled:
         return self.value
 
 
+def check_enforcement(enforcement: str) -> None:
+    """Raises: ValueError, for an enforcement mode that does not exist."""
+    if enforcement not in _ENFORCEMENTS:
+        raise ValueError(f"enforcement is {enforcement!r}; it can be {' or '.join(map(repr, _ENFORCEMENTS))}")
+
+
 def settle(
     outcome: Outcome, original: object, *, enforcement: Enforcement, approve: Callable[[Outcome], Approval]
 ) -> Settled:
@@ -104,8 +110,7 @@ def settle(
 
     Raises: ValueError, for an enforcement mode that does not exist.
     """
-    if enforcement not in _ENFORCEMENTS:
-        raise ValueError(f"enforcement is {enforcement!r}; it can be {' or '.join(map(repr, _ENFORCEMENTS))}")
+    check_enforcement(enforcement)
     if enforcement == "monitor":
         return Settled("observed", original)
     verdict: object = outcome.decision.verdict

@@ -65,7 +65,9 @@ class Sink(Protocol):
 
 
 class NullSink:
-    """Keeps nothing; a weakening that `attest` reports."""
+    """Keeps nothing; a weakening that `attest` reports. With `keeps_nothing` no receipt is made for it at all."""
+
+    keeps_nothing: Final = True
 
     def args_digest(self, encoded: bytes) -> str | None:
         return None

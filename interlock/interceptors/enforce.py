@@ -6,28 +6,33 @@ tell the observers (their failures are counted and not felt), and only then go o
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn
 
 from interlock.base.canonical import encode
 from interlock.engine.ambient import Installed, current_span, installed
-from interlock.engine.approvals import ask
+from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
-from interlock.engine.event import PHASES, Phase, SensorEvent
-from interlock.engine.payload import frozen_mapping, result_args
+from interlock.engine.event import PHASES, Origin, Phase, SensorEvent, event_of
+from interlock.engine.origins import checked_origins
+from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
-from interlock.engine.refusals import CHANGED, NO_RECEIPT, refusal
-from interlock.engine.settle import Blocked, Ending, Enforcement, Settled, settle
+from interlock.engine.refusals import CHANGED, NATIVE_PANIC, NO_RECEIPT, UNKNOWN_VERDICT, reason_of, refusal
+from interlock.engine.settle import Blocked, Ending, Enforcement, Settled, check_enforcement, settle
 
-__all__ = ["decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
+__all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
 
-# how a decision ends where a host, and not this process, acts on it
-_HANDED_OVER: Final[dict[Verdict, Ending]] = {
+# Where values came from, as a caller may say it: sources of the whole call, Origin values, or argument path -> sources.
+Origins = Iterable[Origin | str] | Mapping[str, str | Iterable[str]]
+
+# how a decision ends where a host, and not this process, acts on it; a verdict that is not here is refused
+_HANDED_OVER: Final[Mapping[object, Ending]] = {
     Verdict.ALLOW: "proceeded",
     Verdict.MODIFY: "rewritten",
     Verdict.ESCALATE: "asked",
@@ -44,16 +49,20 @@ def enforce_tool_call(
     enforcement: Enforcement = "blocking",
     cwd: str | None = None,
     call_id: str | None = None,
+    origins: Origins = (),
+    on_escalate: Approver | None = None,
 ) -> dict[str, object]:
     """Judge a call before it runs; returns the arguments to run it with, in a new dict.
 
     Values that no rule set are the caller's own objects; nothing is changed in place. `principal` is by default that
-    of the surrounding span. `call_id` ties the call's receipt to its result's.
+    of the surrounding span. `call_id` ties the call's receipt to its result's. `origins` say which tools or principals
+    values came from. `on_escalate` is asked in place of the installed approver.
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
-    _check_args(args)
-    event = _event(name, "call", principal, parent_principal, cwd, call_id)
-    going = _through(event, args, enforcement)
+    given = _checked_args(args)
+    guard = installed()
+    event = _event(guard, name, given, "call", principal, parent_principal, cwd, call_id, origins)
+    going = _through(guard, event, given, enforcement, on_escalate)
     assert isinstance(going, Mapping)
     return dict(going)
 
@@ -67,13 +76,17 @@ def enforce_tool_result(
     enforcement: Enforcement = "blocking",
     cwd: str | None = None,
     call_id: str | None = None,
+    origins: Origins = (),
+    on_escalate: Approver | None = None,
 ) -> object:
     """Judge what a tool returned before the agent sees it; returns it, or what a rule put in its place.
 
     The tool has run: a block keeps its output back and undoes nothing.
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
-    return _through(_event(name, "result", principal, parent_principal, cwd, call_id), result, enforcement)
+    guard = installed()
+    event = _event(guard, name, _checked_result(result), "result", principal, parent_principal, cwd, call_id, origins)
+    return _through(guard, event, result, enforcement, on_escalate)
 
 
 def decide(event: SensorEvent) -> Outcome:
@@ -87,41 +100,65 @@ def decide(event: SensorEvent) -> Outcome:
     guard = installed()
     started = time.perf_counter_ns()
     event = _completed(event)
-    outcome, policy, epoch, encoded = _judged(guard, event, event.args)
-    settled = Settled(_HANDED_OVER[outcome.decision.verdict])
-    failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
+    outcome, policy, epoch, encoded = _judged(guard, event, watched=True)
+    ending = _HANDED_OVER.get(outcome.decision.verdict)
+    if ending is None:
+        ending, outcome = "blocked", replace(outcome, decision=refusal(UNKNOWN_VERDICT, who="the policy"))
+    failure = _record(guard, _receipt(outcome, Settled(ending), policy, epoch, started), encoded)
     if failure is not None:
         return replace(outcome, decision=_no_receipt(failure), cause=failure, decider=None)
-    _tell(guard, event, outcome.decision)
+    _tell(guard, outcome)
     return outcome
 
 
+_call_ids: list[Callable[[], str]] = []
+
+
+def _name_anew() -> None:
+    """Begin at a random prefix: in this process, and again in each that is forked from it."""
+    prefix, number = os.urandom(8).hex(), itertools.count()
+    _call_ids[:] = [lambda: f"{prefix}{next(number):08x}"]
+
+
+_name_anew()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_name_anew)
+
+
 def new_call_id() -> str:
-    """16 random hex digits."""
-    return os.urandom(8).hex()
+    """24 hex digits that no other call has; not a secret, and nothing is granted to whoever knows them."""
+    return _call_ids[0]()
 
 
 def _event(
-    name: str, phase: Phase, principal: str | None, parent_principal: str | None, cwd: str | None, call_id: str | None
+    guard: Installed,
+    name: str,
+    args: Mapping[str, object],
+    phase: Phase,
+    principal: str | None,
+    parent_principal: str | None,
+    cwd: str | None,
+    call_id: str | None,
+    origins: Origins,
 ) -> SensorEvent:
-    _check_name(name)
-    _check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
-    return _completed(
-        SensorEvent(
-            action=name,
-            args={},
-            phase=phase,
-            principal=principal,
-            parent_principal=parent_principal,
-            call_id=call_id or "",
-            cwd=cwd,
-        )
-    )
+    """The event of one door, whole; `args` may be the caller's own."""
+    if type(name) is not str or not name:
+        _check_name(name)
+    if principal is not None or parent_principal is not None or cwd is not None or call_id is not None:
+        _check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
+    here = current_span()
+    span_id: str | None = None
+    if here is not None:
+        span_id, principal = here.id, principal or here.principal
+        parent_principal = parent_principal or here.parent_principal
+    where = checked_origins(origins) if origins else ()
+    now, known_as = guard.clock.now_us(), call_id or _call_ids[0]()
+    return event_of(name, args, phase, principal, parent_principal, span_id, known_as, now, cwd, where)
 
 
 def _check_event(event: SensorEvent) -> None:
     _check_name(event.action)
-    _check_args(event.args)
+    _checked_args(event.args)
     if event.phase not in PHASES:
         raise ValueError(f"a phase is {' or '.join(map(repr, PHASES))}")
     names = ("principal", "parent_principal", "span_id", "call_id", "cwd")
@@ -139,9 +176,49 @@ def _check_texts(**texts: object) -> None:
             raise TypeError(f"{name} is a string or None, not a {type(text).__name__}")
 
 
-def _check_args(args: object) -> None:
-    if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
-        raise TypeError("args is a mapping from argument names to values")
+def _checked_args(args: object) -> Mapping[str, object]:
+    """Arguments as the caller gave them, where they are an ordinary dict; else one reading of them.
+
+    A mapping of the caller's own is read once, so that what is judged is what is handed on.
+    Raises: TypeError, for what is no mapping from names to values.
+    """
+    if type(args) is dict:
+        for key in args:
+            if type(key) is not str and not isinstance(key, str):
+                break
+        else:
+            return args
+    elif isinstance(args, Mapping) and all(isinstance(key, str) for key in args):
+        return args if isinstance(args, FrozenDict) else _read_once(args)
+    raise TypeError("args is a mapping from argument names to values")
+
+
+def _checked_result(result: object) -> Mapping[str, object]:
+    """The `args` of a result event; those of an ordinary dict with names for keys are the dict itself."""
+    if type(result) is dict and all(type(key) is str for key in result):
+        return result
+    try:
+        return result_args(result)
+    except Exception as e:  # noqa: BLE001 - NotCanonical, or whatever a value of the tool's own raises when it is read
+        return _Failed(e)
+
+
+def _read_once(args: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        return dict(args.items())
+    except Exception as e:  # noqa: BLE001 - whatever a mapping of the caller's own raises when it is read
+        return _Failed(e)
+
+
+class _Failed(dict[str, object]):
+    """What could not be read; whoever judges it meets the same error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def items(self) -> NoReturn:
+        raise self._error
 
 
 def _completed(event: SensorEvent) -> SensorEvent:
@@ -156,62 +233,73 @@ def _completed(event: SensorEvent) -> SensorEvent:
     )
 
 
-def _through(event: SensorEvent, original: object, enforcement: Enforcement) -> object:
+def _through(
+    guard: Installed, event: SensorEvent, original: object, enforcement: Enforcement, on_escalate: Approver | None
+) -> object:
     """A call or a result through the guard; returns what to go on with. Raises: Blocked, NotApproved."""
-    guard = installed()
+    check_enforcement(enforcement)
     started = time.perf_counter_ns()
-    outcome, policy, epoch, encoded = _judged(guard, event, original)
-    settled = settle(outcome, original, enforcement=enforcement, approve=lambda o: ask(guard.approver, o))
-    if settled.approval is not None and settled.refusal is None:
-        settled = _unchanged(settled, event, original, encoded)
+    watched = bool(guard.observers) or not getattr(guard.sink, "keeps_nothing", False)
+    outcome, policy, epoch, encoded = _judged(guard, event, watched)
+    if not watched and outcome.decision.verdict is Verdict.ALLOW:
+        return original
+
+    def approve(escalation: Outcome) -> Approval:
+        return _asked(guard, on_escalate, escalation, original)
+
+    settled = settle(outcome, original, enforcement=enforcement, approve=approve)
     failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
     if failure is not None and enforcement == "blocking":
         raise Blocked(_no_receipt(failure), event.action) from failure
-    _tell(guard, _with_payload(event, original, outcome), outcome.decision)
+    _tell(guard, outcome)
     return settled.released()
 
 
-def _judged(guard: Installed, event: SensorEvent, original: object) -> tuple[Outcome, Policy, int, bytes | None]:
-    """Evaluate under the policy in force; also gives that policy, its epoch, and the encoding of what was judged."""
+def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcome, Policy, int, bytes | None]:
+    """Evaluate under the policy in force; also gives that policy, its epoch, and the encoding of what was judged.
+
+    Where it is not `watched`, by a sink or an observer, the evaluator reads the caller's own objects, and nothing is
+    encoded.
+    """
     guard.live.refresh()
     policy, epoch = guard.live.state
     encoded: bytes | None = None
     try:
-        args = _payload(event.phase, original)
-        event = replace(event, args=args)
-        encoded = encode(args)
+        if watched or type(event.args) is not dict:
+            event = _frozen(event)
+        if watched:
+            encoded = encode(event.args)
     except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
-        # A result that nobody judges may be any object; whatever a rule would judge has to be readable.
-        if event.phase == "call" or any(rule.phase == "result" for rule in policy.rules):
-            given = original if event.phase == "call" and isinstance(original, Mapping) else {}
-            return unreadable(replace(event, args=given), e), policy, epoch, None
-        return Outcome(Decision.allow(), event), policy, epoch, None
-    return guard.evaluator.evaluate(policy, event), policy, epoch, encoded
-
-
-def _payload(phase: Phase, original: object) -> Mapping[str, object]:
-    if phase == "result":
-        return result_args(original)
-    assert isinstance(original, Mapping)
-    return frozen_mapping(original)
-
-
-def _unchanged(settled: Settled, event: SensorEvent, original: object, encoded: bytes | None) -> Settled:
-    """While a person decides, time passes: what they approved is what goes on, or nothing does."""
+        return unreadable(policy, event, e), policy, epoch, None
     try:
-        same = encode(_payload(event.phase, original)) == encoded
+        outcome = guard.evaluator.evaluate(policy, event)
+    except Exception as e:  # noqa: BLE001 - an evaluator that fails has allowed nothing
+        outcome = Outcome(refusal(NATIVE_PANIC), event, cause=e)
+    return outcome, policy, epoch, encoded
+
+
+def _frozen(event: SensorEvent) -> SensorEvent:
+    args = frozen_mapping(event.args)
+    return event if args is event.args else replace(event, args=args)
+
+
+def _asked(guard: Installed, on_escalate: Approver | None, outcome: Outcome, original: object) -> Approval:
+    """The answer to an escalation. While a person decides, time passes: what they approved is what goes on, or nothing.
+
+    Never raises: whatever goes wrong here is a no.
+    """
+    judged = _encoded("call", (outcome.before or outcome.event).args)
+    approval = ask(guard.approver if on_escalate is None else on_escalate, outcome)
+    if approval.approved is not True or (judged and judged == _encoded(outcome.event.phase, original)):
+        return approval
+    return replace(approval, approved=False, note=reason_of(CHANGED))
+
+
+def _encoded(phase: Phase, original: object) -> bytes | None:
+    try:
+        return encode(original if phase == "call" else result_args(original))
     except Exception:  # noqa: BLE001 - as in _judged
-        same = False
-    if same:
-        return settled
-    return replace(settled, ending="blocked", refusal=Blocked(refusal(CHANGED), event.action), value=None)
-
-
-def _with_payload(event: SensorEvent, original: object, outcome: Outcome) -> SensorEvent:
-    """The event as it was before any rewrite, for observers."""
-    if not outcome.rewritten:
-        return outcome.event
-    return replace(event, args=_payload(event.phase, original))
+        return None
 
 
 def _receipt(outcome: Outcome, settled: Settled, policy: Policy, epoch: int, started_ns: int) -> Receipt:
@@ -254,9 +342,10 @@ def _no_receipt(error: Exception) -> Decision:
     return refusal(NO_RECEIPT, error=type(error).__name__)
 
 
-def _tell(guard: Installed, event: SensorEvent, decision: Decision) -> None:
+def _tell(guard: Installed, outcome: Outcome) -> None:
+    """Tell the observers the event as it was before any rewrite."""
     for observer in guard.observers:
         try:
-            observer(event, decision)
+            observer(outcome.before or outcome.event, outcome.decision)
         except Exception:  # noqa: BLE001 - an observer's failure is counted, never felt
             guard.observer_failures += 1

@@ -211,9 +211,9 @@ def test_a_call_that_changes_while_it_waits_is_refused(sink: InMemorySink) -> No
         return True
 
     install(rules=[always(Decision.escalate("ask"))], approver=approver, sink=sink)
-    with pytest.raises(Blocked, match="changed while it waited"):
+    with pytest.raises(NotApproved, match="changed while it waited"):
         enforce_tool_call("t", args)
-    assert sink.receipts[0].outcome == "blocked"
+    assert (sink.receipts[0].outcome, sink.receipts[0].approval) == ("not-approved", "no")
 
 
 @pytest.mark.parametrize("decision", [Decision.block("no"), Decision.modify({"x": 2}), Decision.escalate("ask")])
