@@ -7,6 +7,7 @@ HOME/live.json            the packs that are in force, each verified; replaced w
 HOME/grants.json          what the operator granted
 HOME/status.json          the last update: when, and its trouble
 HOME/store/DIGEST.json    the packs' bytes, named by their digest and hashed again at each load
+HOME/proofs/              the log entry and proof of each pack that was ever in force, for `interlock receipts prove`
 HOME/tuf/  HOME/log/      trusted metadata; the last checkpoint seen
 HOME/evidence/            what proves that a log showed two histories
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
@@ -39,11 +39,13 @@ class LogFetcher:
 
 @dataclass(frozen=True)
 class Logged:
-    """A target's place in the log."""
+    """A target's place in the log, and the files that show it."""
 
     entry: LogEntry
     index: int
     tree_size: int
+    entry_data: bytes = field(repr=False)
+    proof: bytes = field(repr=False)
 
 
 def demand_logged(
@@ -71,7 +73,7 @@ def demand_logged(
     if (says.name, says.version, says.ring, says.sha256) != (*named, sha256_hex(data)):
         raise NotLogged("has the log entry of another file", where=path, fix="tell the commons")
     log.check_entry(entry, proof, fetcher)
-    return Logged(says, parsed.index, checkpoint.size)
+    return Logged(says, parsed.index, checkpoint.size, entry, proof)
 
 
 def _files(view: View, path: str) -> tuple[bytes, bytes]:

@@ -20,6 +20,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound
 from interlock.base.files import file_lock, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.commons.channel import parse_channel
+from interlock.commons.decided import keep_proof, proof_is_kept
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.installed import base_rules, read_grants
 from interlock.commons.layout import CATALOG_RING, MAX_CHANNEL, catalog_path, channel_path, pack_path
@@ -148,7 +149,8 @@ class Subscriber:
         before = live.rows.get((name, ring))
         if before is not None:
             _demand_not_older(before, version, sha256)
-            if before.version == version and self._intact(before):
+            kept = proof_is_kept(self._home, before.sha256, before.log_index)
+            if before.version == version and self._intact(before) and kept:
                 return before, None
         path = pack_path(ring, name, version)
         data = view.target(path, MAX_PACK)
@@ -158,6 +160,7 @@ class Subscriber:
         pack = parse_pack(data, where=path)
         if (pack.name, pack.version) != (name, version):
             raise MetadataRefused("is another pack than its path says", where=path, fix="tell the commons")
+        keep_proof(self._home, sha256, logged.index, logged.entry_data, logged.proof)
         row = LiveRow(name, ring, version, sha256, logged.index, logged.tree_size, self._clock.now_us())
         return row, pack
 

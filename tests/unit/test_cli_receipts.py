@@ -1,0 +1,135 @@
+"""`interlock receipts`: the chain is checked, read, and a receipt proved to have been decided by a logged policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.base.keys import Ed25519Signer
+from interlock.engine import ambient
+from interlock.engine.sinks import FileSink, verify_file
+from interlock.node.cli.main import main
+from tests.unit.commons_world import log_policy, pack, world
+
+SIGNER = Ed25519Signer(bytes(range(32)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    config = tmp_path / "interlock.toml"
+    config.write_text('[mesh]\nhome = "node"\n[guard]\nreceipts = "receipts.jsonl"\n')
+    monkeypatch.setenv("INTERLOCK_CONFIG", str(config))
+    yield tmp_path
+    ambient.install(None)
+
+
+def called(folder: Path, *names: str) -> Path:
+    path = folder / "receipts.jsonl"
+    interlock.install(rules=[interlock.deny_when(lambda e: e.action == "bad", "no", "never.bad")], sink=FileSink(path))
+    for name in names:
+        try:
+            interlock.enforce_tool_call(name, {"secret": "hunter22"}, principal="acme/bot")
+        except interlock.Blocked:
+            continue
+    return path
+
+
+def test_a_chain_verifies_and_tells_the_head_to_keep(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = called(folder, "good", "bad")
+    head = verify_file(path).head
+    assert main(["receipts", "verify"]) == EXIT_OK
+    assert f"2 receipts, each bound to the one before it\nhead  {head}" in capsys.readouterr().out
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert main(["receipts", "verify", str(path)]) == EXIT_OK
+    capsys.readouterr()
+    assert main(["receipts", "verify", str(path), "--head", head]) == EXIT_REFUSED
+    assert "cut off" in capsys.readouterr().err
+
+
+def test_the_last_receipts_are_a_line_each_and_never_a_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called(folder, "good", "good", "bad")
+    assert main(["receipts", "tail", "-n", "2"]) == EXIT_OK
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()] == ["#2", "#3"]
+    assert "blocked       bad call by acme/bot: never.bad" in out
+    assert main(["receipts", "tail", "--json"]) == EXIT_OK
+    out = capsys.readouterr().out
+    assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["proceeded", "proceeded", "blocked"]
+    assert "hunter22" not in out
+
+
+def test_one_receipt_is_shown_by_number_or_by_the_start_of_its_call_id(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(folder, "good", "bad")
+    assert main(["receipts", "show", "#2", "--json"]) == EXIT_OK
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["action"], shown["seq"]) == ("bad", 2)
+    assert main(["receipts", "show", shown["call_id"][:6]]) == EXIT_OK
+    assert "policy_id         never.bad" in capsys.readouterr().out
+    assert main(["receipts", "show", "#9"]) == EXIT_USAGE
+    assert "is the id of no receipt here" in capsys.readouterr().err
+
+
+def test_a_proof_shows_offline_which_logged_pack_decided(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, bundle = folder / "receipts.jsonl", folder / "proof.json"
+    policy = folder / "log-policy"
+    policy.write_bytes(log_policy())
+    public = f"ed25519:{SIGNER.verifier.public.hex()}"
+    with world(folder) as commons:
+        commons.publisher.publish(pack(words=("zap",)), "stable")
+        member = commons.member("node")
+        member.subscribe("team", "stable")
+        member.update()
+        interlock.install(policy="mesh:team@stable", sink=FileSink(path, signer=SIGNER))
+        with pytest.raises(interlock.Blocked):
+            interlock.enforce_tool_call("Bash", {"command": "zap it"})
+        interlock.enforce_tool_call("Bash", {"command": "ls"})
+    prove = ["receipts", "prove", str(path), "--public", public]
+    assert main([*prove[:2], "#1", *prove[2:], "--out", str(bundle)]) == EXIT_OK
+    assert main(["receipts", "verify", str(bundle), "--log-policy", str(policy), "--public", public]) == EXIT_OK
+    out = capsys.readouterr().out
+    assert "team 1 (stable) stands in the log at index 0" in out
+    assert "cosigned by w1, w2" in out
+    assert "the receipt itself is signed by the given key" in out
+    assert main([*prove[:2], "#2", *prove[2:]]) == EXIT_REFUSED
+    assert "was decided by no community rule" in capsys.readouterr().err
+    _forged(bundle, policy, public, capsys)
+
+
+def _forged(bundle: Path, policy: Path, public: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = bundle.read_text()
+    command = ["receipts", "verify", str(bundle), "--log-policy", str(policy), "--public", public]
+    for a, b in (
+        ('\\"outcome\\":\\"not-approved', '\\"outcome\\":\\"approved'),
+        ('\\"log_index\\":0', '\\"log_index\\":1'),
+    ):
+        assert a in whole
+        bundle.write_text(whole.replace(a, b))
+        assert main(command) == EXIT_REFUSED
+        assert "was changed after it was written" in capsys.readouterr().err
+    bundle.write_text(whole)
+    policy.write_text(policy.read_text().replace("quorum both", "quorum none"))
+    assert main(command) == EXIT_OK
+    policy.write_text("log other.example/x+00000000+AAAA\nquorum none\n")
+    assert main(command) == EXIT_REFUSED
+
+
+def test_a_key_that_is_none_is_said_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = called(folder, "good")
+    for text in ("ed25519:00", "rsa:" + "00" * 32, "ed25519:" + "zz" * 32):
+        assert main(["receipts", "verify", str(path), "--public", text]) == EXIT_USAGE
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "key" in err
+
+
+def test_a_missing_file_of_receipts_is_said_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("verify", "tail"):
+        assert main(["receipts", verb]) == EXIT_USAGE
+        assert "receipts.jsonl" in capsys.readouterr().err
