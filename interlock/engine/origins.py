@@ -85,21 +85,22 @@ def flows(event: SensorEvent, source_matches: Callable[[str], bool], sink: Sink 
 
 
 def checked_origins(given: object) -> tuple[Origin, ...]:
-    """Origins as a caller may write them: Origin values, or a mapping from argument paths to one source or several.
+    """Origins as a caller may write them: argument paths to sources, Origin values, or sources of the whole event.
 
     Raises: TypeError, for anything else.
     """
+    rows: list[object] = [given]
     if isinstance(given, Mapping):
-        rows: list[object] = [
+        rows = [
             Origin(source, path)
             for path, sources in given.items()
             for source in ((sources,) if isinstance(sources, str) else sources)
         ]
-    else:
-        rows = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    elif isinstance(given, Iterable) and not isinstance(given, str):
+        rows = [Origin(row) if isinstance(row, str) else row for row in given]
     found = tuple(row for row in rows if isinstance(row, Origin))
     if len(found) != len(rows) or not all(isinstance(t, str) for row in found for t in (row.source, row.path)):
-        raise TypeError("origins is a mapping from argument paths to sources, or a list of Origin")
+        raise TypeError("origins is a mapping from argument paths to sources, or a list of sources or Origin values")
     return found
 
 

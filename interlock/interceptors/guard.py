@@ -8,9 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from interlock.engine.approvals import Approver
+from interlock.engine.event import Origin
+from interlock.engine.origins import checked_origins
 from interlock.engine.refusals import MISFIT, refusal
 from interlock.engine.settle import Blocked, Enforcement
-from interlock.interceptors.enforce import enforce_tool_call, enforce_tool_result, new_call_id
+from interlock.interceptors.enforce import Origins, enforce_tool_call, enforce_tool_result, new_call_id
 
 __all__ = ["guard", "monitor"]
 
@@ -21,7 +24,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def guard(function: F, /) -> F: ...
 @overload
 def guard(
-    *, name: str | None = None, principal: str | None = None, enforcement: Enforcement = "blocking"
+    *,
+    name: str | None = None,
+    principal: str | None = None,
+    enforcement: Enforcement = "blocking",
+    origins: Origins = (),
+    on_escalate: Approver | None = None,
 ) -> Callable[[F], F]: ...
 def guard(
     function: F | None = None,
@@ -30,18 +38,24 @@ def guard(
     name: str | None = None,
     principal: str | None = None,
     enforcement: Enforcement = "blocking",
+    origins: Origins = (),
+    on_escalate: Approver | None = None,
 ) -> F | Callable[[F], F]:
-    """Guard a tool: `@guard`, or `@guard(name=..., principal=..., enforcement=...)`.
+    """Guard a tool: `@guard`, or `@guard(name=..., principal=..., enforcement=..., origins=..., on_escalate=...)`.
 
     Rules see the arguments by parameter name, defaults filled in, keyword extras (`**kwargs`) as arguments of their
     own, `*args` as one argument; `self` and `cls` are left out. What rules set is what the function is called with.
     Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole. The
     guard itself is not asynchronous: an approver that waits for a person holds up the event loop that calls it.
+    `origins` say where the arguments of every call come from; `on_escalate` is asked in place of the installed
+    approver, before the function runs and again of its result where a rule escalates that.
     Raises, when decorating: TypeError.
     """
 
+    how = _How(name, principal, enforcement, checked_origins(origins), on_escalate)
+
     def decorate(f: F) -> F:
-        guarded: F = _guarded(f, name, principal, enforcement)
+        guarded: F = _guarded(f, how)
         return guarded
 
     return decorate if function is None else decorate(function)
@@ -56,17 +70,30 @@ def monitor(
 ) -> F | Callable[[F], F]:
     """`@guard(enforcement="monitor")`: judges and records, never blocks or rewrites."""
 
+    how = _How(name, principal, "monitor")
+
     def decorate(f: F) -> F:
-        guarded: F = _guarded(f, name, principal, "monitor")
+        guarded: F = _guarded(f, how)
         return guarded
 
     return decorate if function is None else decorate(function)
 
 
-def _guarded(function: Any, name: str | None, principal: str | None, enforcement: Enforcement) -> Any:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a function is guarded, as the decorator was told."""
+
+    name: str | None
+    principal: str | None
+    enforcement: Enforcement
+    origins: tuple[Origin, ...] = ()
+    on_escalate: Approver | None = None
+
+
+def _guarded(function: Any, how: _How) -> Any:
     if isinstance(function, staticmethod | classmethod):
-        return type(function)(_guarded(function.__func__, name, principal, enforcement))
-    door = _Door(_Binding(function), name or _name_of(function), principal, enforcement)
+        return type(function)(_guarded(function.__func__, how))
+    door = _Door(_Binding(function), how.name or _name_of(function), how)
     wrapper = _async_wrapper(function, door) if inspect.iscoroutinefunction(function) else _wrapper(function, door)
     return functools.wraps(function)(wrapper)
 
@@ -117,8 +144,7 @@ class _Door:
 
     binding: _Binding
     name: str
-    principal: str | None
-    enforcement: Enforcement
+    how: _How
 
     def call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], call_id: str
@@ -128,9 +154,11 @@ class _Door:
         going = enforce_tool_call(
             self.name,
             self.binding.named(bound),
-            principal=self.principal,
-            enforcement=self.enforcement,
+            principal=self.how.principal,
+            enforcement=self.how.enforcement,
             call_id=call_id,
+            origins=self.how.origins,
+            on_escalate=self.how.on_escalate,
         )
         try:
             return self.binding.rebound(bound, going)
@@ -139,7 +167,12 @@ class _Door:
 
     def result(self, result: object, call_id: str) -> object:
         return enforce_tool_result(
-            self.name, result, principal=self.principal, enforcement=self.enforcement, call_id=call_id
+            self.name,
+            result,
+            principal=self.how.principal,
+            enforcement=self.how.enforcement,
+            call_id=call_id,
+            on_escalate=self.how.on_escalate,
         )
 
 

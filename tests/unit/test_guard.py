@@ -9,8 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from interlock import Blocked, Decision, SensorEvent, guard, install, monitor, span
+from interlock import Blocked, Decision, NotApproved, SensorEvent, enforce_tool_call, guard, install, monitor, span
 from interlock.engine import ambient
+from interlock.engine.approvals import ApprovalRequest
+from interlock.engine.event import Origin
 from interlock.engine.sinks import InMemorySink
 
 
@@ -284,3 +286,91 @@ def test_without_install_a_guarded_function_does_not_run() -> None:
 def test_a_function_whose_parameters_cannot_be_seen_is_refused_when_it_is_decorated() -> None:
     with pytest.raises(TypeError, match="parameters"):
         guard(max)
+
+
+def test_on_escalate_is_asked_in_place_of_the_installed_approver_before_the_function_runs() -> None:
+    ran: list[str] = []
+    asked: list[str] = []
+
+    def hook(request: ApprovalRequest) -> bool:
+        asked.append(request.reason)
+        assert not ran
+        return True
+
+    @guard(on_escalate=hook)
+    def tool(x: int) -> int:
+        ran.append("tool")
+        return x
+
+    install(rules=[escalating], approver=lambda request: False)
+    assert tool(1) == 1
+    assert (asked, ran) == (["ask first"], ["tool"])
+
+
+def escalating(event: SensorEvent) -> Decision | None:
+    return Decision.escalate("ask first")
+
+
+def test_what_on_escalate_does_not_release_does_not_run() -> None:
+    ran: list[int] = []
+
+    @guard(on_escalate=lambda request: False)
+    def tool(x: int) -> None:
+        ran.append(x)
+
+    install(rules=[escalating], approver=lambda request: True)
+    with pytest.raises(NotApproved):
+        tool(1)
+    assert ran == []
+
+
+def test_on_escalate_is_asked_about_a_result_too() -> None:
+    def watchful(event: SensorEvent) -> Decision | None:
+        return Decision.escalate("look at this")
+
+    cast(Any, watchful).phase = "result"
+    phases: list[str] = []
+
+    def hook(request: ApprovalRequest) -> bool:
+        phases.append(request.phase)
+        return True
+
+    @guard(on_escalate=hook)
+    def tool() -> str:
+        return "text"
+
+    install(rules=[watchful])
+    assert tool() == "text"
+    assert phases == ["result"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        (["tool:fetch"], (Origin("tool:fetch"),)),
+        ([Origin("tool:fetch", "body")], (Origin("tool:fetch", "body"),)),
+        ({"body": ["tool:fetch", "principal:acme"]}, (Origin("tool:fetch", "body"), Origin("principal:acme", "body"))),
+    ],
+)
+def test_origins_that_a_caller_names_reach_the_rules(given: Any, seen: tuple[Origin, ...]) -> None:
+    events: list[SensorEvent] = []
+
+    @guard(origins=given)
+    def tool(body: str) -> None: ...
+
+    def look(event: SensorEvent) -> None:
+        events.append(event)
+
+    install(rules=[look])
+    tool("x")
+    enforce_tool_call("tool", {"body": "x"}, origins=given)
+    assert [event.origins for event in events] == [seen, seen]
+
+
+@pytest.mark.parametrize("wrong", ["tool:fetch", [3], {"body": [3]}, 5])
+def test_origins_that_are_none_are_misuse(wrong: Any) -> None:
+    install()
+    with pytest.raises(TypeError):
+        guard(origins=wrong)
+    with pytest.raises(TypeError):
+        enforce_tool_call("t", {}, origins=wrong)
