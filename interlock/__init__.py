@@ -24,9 +24,11 @@ from interlock.interceptors.enforce import enforce_tool_call, enforce_tool_resul
 from interlock.interceptors.guard import guard, monitor
 
 if TYPE_CHECKING:
+    from interlock.engine.approvals_queue import ApprovalQueue
     from interlock.engine.sinks import FileSink
 
 __all__ = [
+    "ApprovalQueue",
     "Blocked",
     "Decision",
     "FileSink",
@@ -52,4 +54,8 @@ def __getattr__(name: str) -> object:
         from interlock.engine.sinks import FileSink
 
         return FileSink
+    if name == "ApprovalQueue":
+        from interlock.engine.approvals_queue import ApprovalQueue
+
+        return ApprovalQueue
     raise AttributeError(f"module 'interlock' has no attribute {name!r}")

@@ -180,10 +180,11 @@ def _judged_here(arguments: list[str], raw: bytes) -> bytes:
 
 def _frame(arguments: list[str], raw: bytes) -> bytes:
     try:
+        from interlock._approvals import HookQueue
         from interlock._install import install
         from interlock.interceptors.hooks.entry import answer
 
-        kind, payload = b"0", answer(arguments, raw, install)
+        kind, payload = b"0", answer(arguments, raw, install, HookQueue)
     except BaseException as e:  # noqa: BLE001 - the child says why, and the parent refuses
         kind, payload = b"2", _line(e).encode("utf-8", "replace")
     return kind + len(payload).to_bytes(_HEAD - 1, "big") + payload

@@ -34,6 +34,7 @@ VERSION: Final = 1
 # section -> its keys and their types; all are checked by whoever reads the file, whichever section it needs
 SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "guard": {"policy": str, "receipts": str, "deadline_ms": int},
+    "approvals": {"queue": str, "wait_seconds": (int, float), "use_seconds": (int, float), "four_eyes": bool},
     "mesh": {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)},
     "report": {"task": str, "token": str},
     "serve": {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)},
@@ -121,7 +122,7 @@ def _check_section(name: str, table: Mapping[str, object], path: Path) -> None:
         where = f"{path}: [{name}] {key}"
         if key not in known:
             raise BadConfig("is not a setting", where=where, fix=f"known here: {', '.join(sorted(known))}")
-        if not isinstance(value, known[key]) or isinstance(value, bool):
+        if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
             raise BadConfig(f"has the wrong type ({type(value).__name__})", where=where)
         if isinstance(value, str) and "\0" in value:
             raise BadConfig("holds a null character", where=where)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock._approvals import HookQueue
 from interlock._install import install
 from interlock.base.errors import InterlockError
 from interlock.engine import ambient
@@ -28,7 +29,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
 
     def go(raw: bytes) -> str:
         try:
-            printed = answer(["claude-code"], raw, install)
+            printed = answer(["claude-code"], raw, install, HookQueue)
         except InterlockError:
             return "block"
         if not printed:

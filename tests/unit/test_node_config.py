@@ -26,7 +26,7 @@ def written(tmp_path: Path, text: str) -> str:
         ("[serve]\nport = 1\n", ("[serve] port", "known here: dir")),
         ("[report]\ntasks = 'x'\n", ("[report] tasks",)),
         ("[guard]\npolicies = 'x'\n", ("[guard] policies",)),
-        ("[meshes]\n", ("meshes", "known: guard, mesh")),
+        ("[meshes]\n", ("meshes", "known: approvals, guard, mesh")),
         ("mesh = 1\n", ("mesh", "is not a section")),
         ("[mesh]\nhome = 1\n", ("[mesh] home", "wrong type")),
         ("[serve]\npoll_seconds = true\n", ("poll_seconds", "wrong type")),

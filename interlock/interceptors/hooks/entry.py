@@ -18,9 +18,11 @@ from typing import Final, NoReturn
 
 from interlock.base.errors import BadInput, InterlockError
 from interlock.base.settings import BadConfig, config_file, read_settings, state_dir
+from interlock.engine.approvals import Approver
 from interlock.engine.sinks import FileSink
 from interlock.interceptors.enforce import decide
 from interlock.interceptors.hooks import claude_code
+from interlock.interceptors.hooks.approving import QueueSettings, queue_files, queue_settings
 from interlock.interceptors.hooks.protect import protection
 
 __all__ = ["AGENTS", "DEFAULT_POLICY", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
@@ -43,19 +45,21 @@ class _Late(InterlockError):
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """What the [guard] section says of the local guard; `file` is where it says so."""
+    """What [guard] and [approvals] say of the local guard; `file` is where they say so."""
 
     policy: str
     receipts: Path
     deadline_ms: int
     file: Path | None = None
+    approvals: QueueSettings | None = None
 
     @property
     def own_files(self) -> list[Path]:
-        """What the guard stands on: its configuration, policy, state and receipts."""
+        """What the guard stands on: its configuration, policy, state, receipts and approvals."""
         policy = [] if self.policy.startswith(_NAMED) else [Path(self.policy)]
         beside = [self.receipts.with_name(self.receipts.name + end) for end in (".key", ".lock")]
-        return [*policy, *([self.file] if self.file else []), state_dir(), self.receipts, *beside]
+        queue = [] if self.approvals is None else queue_files(self.approvals)
+        return [*policy, *([self.file] if self.file else []), state_dir(), self.receipts, *beside, *queue]
 
 
 def guard_settings(explicit: str | None = None) -> GuardSettings:
@@ -77,11 +81,17 @@ def guard_settings(explicit: str | None = None) -> GuardSettings:
         settings.beside(str(receipts)) if receipts else state_dir() / "receipts.jsonl",
         deadline,
         settings.path,
+        queue_settings(settings),
     )
 
 
-def answer(arguments: Sequence[str], raw: bytes, install: Callable[..., object]) -> bytes:
-    """What to print for one hook call; empty where there is no objection.
+def answer(
+    arguments: Sequence[str],
+    raw: bytes,
+    install: Callable[..., object],
+    queue: Callable[[QueueSettings], Approver],
+) -> bytes:
+    """What to print for one hook call; empty where there is no objection. `queue` makes an approver of a queue.
 
     Raises: InterlockError, for bad input, settings or policy, a receipt that cannot be written, or no time left.
     """
@@ -91,7 +101,8 @@ def answer(arguments: Sequence[str], raw: bytes, install: Callable[..., object])
     with _deadline(settings.deadline_ms):
         payload = agent.read(raw, time.time_ns() // 1000)
         own = protection(settings.own_files, Path.home())
-        install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts))
+        approver = None if settings.approvals is None else queue(settings.approvals)
+        install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts), approver=approver)
         outcome = decide(payload.event)
         printed: bytes = agent.encoded(agent.reply(payload, outcome.decision, outcome.event))
     return printed

@@ -18,7 +18,7 @@ from typing import Final, TextIO
 
 from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, one_line
 from interlock.base.files import os_reason
-from interlock.node.cli import doctor, hook, mesh, policy, receipts
+from interlock.node.cli import approve, doctor, hook, mesh, policy, receipts
 
 __all__ = ["main"]
 
@@ -93,6 +93,7 @@ def _tree() -> argparse.ArgumentParser:
     hook.register(commands)
     doctor.register(commands, more=(mesh.node,))
     policy.register(commands)
+    approve.register(commands)
     receipts.register(commands)
     mesh.register(commands)
     return parser
