@@ -164,7 +164,7 @@ HARMLESS = [
 GRAVE = {
     name for name in EFFECTS if name.split(".")[0] in ("cloud", "db", "disk", "persist", "privilege", "process", "vcs")
 }
-GRAVE -= {"cloud.read", "process.signal", "vcs.fetch", "vcs.push", "vcs.write"}
+GRAVE -= {"cloud.change", "cloud.read", "process.signal", "vcs.fetch", "vcs.push", "vcs.write"}
 GRAVE |= {"fs.delete", "fs.delete.root", "exec.obfuscated", "net.fetch_exec", "self.protect.command", "exec.fork_bomb"}
 
 

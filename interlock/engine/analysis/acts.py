@@ -12,7 +12,7 @@ from interlock.engine.analysis.places import AGENT_FOLDERS, by_place, is_cache, 
 from interlock.engine.analysis.shell_run import Call, Walk
 from interlock.engine.analysis.values import UNKNOWN, Arg
 
-__all__ = ["arrives", "deleted", "filled", "linked", "moved", "permitted"]
+__all__ = ["arrives", "deleted", "filled", "linked", "moved", "permitted", "swept"]
 
 _GIT_DIR: Final = re.compile(r"(^|/)\.git(/(objects|refs|HEAD|logs|index)?(/.*)?)?$")
 
@@ -74,6 +74,13 @@ def moved(walk: Walk, arg: Arg) -> Iterator[Finding]:
     if where.whole and top:
         yield Finding("fs.delete.root", where.path, where.scope)
     yield from _special(arg, where, False)
+
+
+def swept(walk: Walk, arg: Arg) -> Iterator[Finding]:
+    """One directory that loses what is not elsewhere: a mirror of something."""
+    for finding in deleted(walk, arg, True):
+        if finding.name != "fs.delete.worktree":
+            yield finding
 
 
 def arrives(walk: Walk, sources: Sequence[Arg], target: Arg) -> None:

@@ -11,7 +11,7 @@ from interlock.engine.analysis.places import is_secret
 from interlock.engine.analysis.shell_run import Call, Walk
 from interlock.engine.analysis.values import Arg
 
-__all__ = ["fetched", "host", "is_local", "saved_as", "sent"]
+__all__ = ["fetched", "host", "is_local", "is_remote", "saved_as", "sent"]
 
 _LOCAL: Final = re.compile(
     r"^(?:\w+://)?(?:[^/@]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0|host\.docker\.internal)(?=[:/]|$)",
@@ -22,6 +22,7 @@ _METADATA: Final = re.compile(
     r"|100\.100\.100\.200|fd00:ec2::254",
     re.I,
 )
+_REMOTE: Final = re.compile(r"^(?:[\w.-]+@)?[\w.\[\]:-]*[\w\]-]:(?!\\)|^rsync://|^scp://|^sftp://")
 _HOST: Final = re.compile(r"^(?:\w+://)?(?:[^/@\s]*@)?([^/:?#\s]+)")
 
 
@@ -46,6 +47,11 @@ def host(text: str) -> str:
     return m.group(1) if m else text
 
 
+def is_remote(text: str) -> bool:
+    """Whether an argument of a copy names a place on another machine: `host:path`, `rsync://host/path`."""
+    return bool(_REMOTE.match(text))
+
+
 def saved_as(url: Arg) -> Arg:
     """The name that a URL's file is saved under."""
     return Arg(url.text.rpartition("/")[2] or "index.html")
@@ -63,7 +69,7 @@ def sent(
         yield Finding("net.upload", there, "remote")
     for name, value in data:
         secret = value.taint == "secret"
-        if name in files:
+        if name in files or (not name and "operands" in files):
             secret = secret or _reads_secret(walk, call, value.text)
         elif "@" in value.text and not name.endswith(("raw", "string")):
             path = value.text.rpartition("@")[2].split(";")[0]
@@ -76,4 +82,4 @@ def _reads_secret(walk: Walk, call: Call, path: str) -> bool:
     if path in ("-", "."):
         return call.stdin is not None and call.stdin.taint == "secret"
     walk.read(Arg(path), call.program)
-    return is_secret(walk.place(Arg(path)).path)
+    return is_secret(walk.place(Arg(path)).path) and not path.endswith(".pub")

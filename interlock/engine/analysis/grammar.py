@@ -24,8 +24,9 @@ An **effect** is an object:
 
 - `kind` (needed): read, write, delete, exec, net, privilege or persist.
 - `of`: which arguments it is about: `all`, `first`, `last`, `rest` (all but the first), `but-last`, `from:N` (N counts
-  from 0), `after--` (operands behind a `--`), `url-name` (the file that the first operand's URL would be saved as), or
-  an option's name for each of its values; or a list of these, for all of them together. Missing: none.
+  from 0), `after--` (operands behind a `--`), `url-name` (the file that the first operand's URL would be saved as),
+  `stdin` (what comes on standard input), or an option's name for each of its values; or a list of these, for all of
+  them together. Missing: none.
 - `intent`: the intent's name (effects.EFFECTS, whose effect must be `kind`). There is one finding for each argument
   that `of` selects, or one where it selects nothing. Missing: the `act` decides by where the path lies.
 - `target`: with `intent`, the text that is told where `of` selects nothing ("" if missing).
@@ -34,11 +35,12 @@ An **effect** is an object:
 - `only`: with `intent`, scopes of the arguments that count (`device` is also a disk by name).
 - `act`: what is done, where no intent is named:
     `read`, `list` (names only), `write`, `delete`: a path, by where it lies; the default of those three kinds.
-    `move` (kind delete): a path that is taken from its place. `link` (kind write): a path that gets a second name.
+    `sweep` (kind delete): a directory that loses what is not elsewhere. `move` (kind delete): a path that is taken
+    from its place. `link` (kind write): a path that gets a second name.
     `mode` (kind write): a path whose mode or owner changes; the mode is the first operand.
     `secret` (kind read): credentials are printed; `target` says whose.
     `fetch` (kind net): a URL that is asked. `send` (kind net): `of` are data that go to the URLs selected by `to`; a
-    value `@file` (or any value of an option in `files`) is a file that is sent.
+    value `@file` (or any value of an option in `files`, which may name `operands`) is a file that is sent.
 - `recursive`: for delete, mode: true, or a list of options of which one makes it so.
 - `append`: for write: true, or a list of options of which one makes it so.
 - `from`: for write: a selection (as `of`); these files arrive under the target where that is a directory.
@@ -51,6 +53,8 @@ An **effect** is an object:
     `operands`: at least so many operands. `operand`: globs, one operand is like one of them. `globbed`: an operand has
     a `*` or `?` in it. `value`: option -> globs; of one option the last value is like one of them.
     `separator`: a `--` with operands behind it (or not). `stdin`: something comes on standard input (or not).
+    `last`: globs, the last operand is like one of them. `remote`: the last operand names a place on another machine
+    (`host:path`, `rsync://...`) or does not. `bare`: the program has no arguments at all (or some).
 
 **Undoable**: whether an effect can be undone follows from its intent's name (effects.EFFECTS), never from the grammar.
 
@@ -90,9 +94,12 @@ ACTS: Final[Mapping[str, str]] = {
     "read": "read",
     "secret": "read",
     "send": "net",
+    "sweep": "delete",
     "write": "write",
 }
-_SELECTION: Final = re.compile(r"all|first|last|rest|but-last|after--|url-name|from:[0-9]|-{1,2}[A-Za-z0-9#?@][\w.-]*")
+_SELECTION: Final = re.compile(
+    r"all|first|last|rest|but-last|after--|url-name|stdin|from:[0-9]|-{1,2}[A-Za-z0-9#?@][\w.-]*"
+)
 _CONTENT: Final = ("", "net", "stdin")
 _LEVEL: Final = frozenset(("values", "attached", "leading", "anywhere", "help", "effects", "commands", "harmless"))
 _ROOT: Final = _LEVEL | {"format", "v", "program", "aliases"}
@@ -112,6 +119,9 @@ class Condition(NamedTuple):
     separator: bool | None = None
     stdin: bool | None = None
     globbed: bool | None = None
+    last: tuple[str, ...] = ()
+    remote: bool | None = None
+    bare: bool | None = None
 
 
 class Effect(NamedTuple):
@@ -283,6 +293,7 @@ def _condition(document: Mapping[str, Any] | None, where: str) -> Condition | No
         _texts(document, "any"), _texts(document, "all"), _texts(document, "none"), words,
         document.get("operands", 0), _globs(document, "operand"), values,
         document.get("separator"), document.get("stdin"), document.get("globbed"),
+        _globs(document, "last"), document.get("remote"), document.get("bare"),
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from interlock.engine.analysis.acts import arrives, deleted, linked, moved, permitted
-from interlock.engine.analysis.acts_net import fetched, host, is_local, saved_as, sent
+from interlock.engine.analysis.acts import arrives, deleted, linked, moved, permitted, swept
+from interlock.engine.analysis.acts_net import fetched, host, is_local, is_remote, saved_as, sent
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.grammar import Condition, Effect, Grammar, Level, like
 from interlock.engine.analysis.options import Options, split
@@ -77,6 +77,9 @@ def _holds(condition: Condition | None, opts: Options, call: Call, *, wanted: bo
         and (not c.value or any(o in opts.values and like(opts.values[o].text, globs) for o, globs in c.value))
         and (c.separator is None or c.separator == (0 <= opts.cut < len(operands)))
         and (c.stdin is None or c.stdin == (call.stdin is not None))
+        and (not c.last or (bool(operands) and like(operands[-1].text, c.last)))
+        and (c.remote is None or c.remote == (bool(operands) and is_remote(operands[-1].text)))
+        and (c.bare is None or c.bare == (not call.args))
         and (c.globbed is None or c.globbed == any("*" in a.text or "?" in a.text for a in operands))
     )
 
@@ -103,12 +106,14 @@ def _spoken(pattern: Sequence[str], operands: Sequence[Arg]) -> bool:
 # -- effects --------------------------------------------------------------------------------------------------------
 
 
-def selected(of: Sequence[str], opts: Options) -> list[_Given]:
+def selected(of: Sequence[str], opts: Options, stdin: Arg | None = None) -> list[_Given]:
     """The arguments that a selection takes."""
     found: list[_Given] = []
     for one in of:
         if one[0] == "-":
             found += [(name, value) for name, value in opts.given if name == one]
+        elif one == "stdin":
+            found += [(one, stdin)] if stdin is not None else []
         elif one == "url-name":
             found += [("", saved_as(a)) for a in opts.operands[:1]]
         else:
@@ -134,7 +139,7 @@ _SLICES: Final = {
 
 
 def _told(walk: Walk, call: Call, effect: Effect, opts: Options) -> Iterable[Finding]:
-    given = selected(effect.of, opts)
+    given = selected(effect.of, opts, call.stdin)
     if effect.intent:
         return _named(walk, effect, [a for _, a in given])
     if effect.act == "send":
@@ -190,6 +195,8 @@ def _paths(walk: Walk, call: Call, effect: Effect, opts: Options, given: Sequenc
             yield from deleted(walk, arg, recursive)
         elif effect.act == "move":
             yield from moved(walk, arg)
+        elif effect.act == "sweep":
+            yield from swept(walk, arg)
         elif effect.act == "link":
             yield from linked(walk, arg)
         else:

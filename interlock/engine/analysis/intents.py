@@ -18,11 +18,11 @@ from interlock.engine.analysis.programs import Programs
 from interlock.engine.analysis.programs_cloud import CLOUD
 from interlock.engine.analysis.programs_data import DATA
 from interlock.engine.analysis.programs_files import FILES
-from interlock.engine.analysis.programs_net import NET, SECRET_COMMANDS, uploads
+from interlock.engine.analysis.programs_net import NET
 from interlock.engine.analysis.programs_system import SYSTEM
 from interlock.engine.analysis.programs_vcs import VCS
 from interlock.engine.analysis.shell import parse
-from interlock.engine.analysis.shell_run import Call, Program, Tables, Walk
+from interlock.engine.analysis.shell_run import Call, Tables, Walk
 from interlock.engine.analysis.values import Arg, without_marks
 from interlock.engine.analysis.wrappers import WRAPPERS
 from interlock.engine.event import SensorEvent
@@ -65,12 +65,9 @@ _PATCH_LINE: Final = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+)$|^\+\+\
 _MAX_PATHS: Final = 64
 
 
-_BUCKETS: Final[dict[str, Program]] = dict.fromkeys(
-    ("aws", "gsutil", "rclone", "gcloud"), uploads(("cp", "mv", "sync", "copy", "rsync"))
-)
 _TABLES: Final = Tables(
     handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
-    programs=Programs(FILES, VCS, NET, SYSTEM, CLOUD, DATA, _BUCKETS, SECRET_COMMANDS),
+    programs=Programs(FILES, VCS, NET, SYSTEM, CLOUD, DATA),
     places=PLACES,
 )
 

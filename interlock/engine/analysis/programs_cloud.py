@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from interlock.engine.analysis.acts_net import sent
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.shell_run import Call, Program, Walk
@@ -19,9 +20,6 @@ _VERB: Final = r"(?:delete|destroy|terminate|purge|remove|deregister|wipe)"
 # program -> (pattern over the command's words in order, options included; the intent). Words are joined by one blank.
 _TABLE: Final[dict[str, str]] = {
     "ansible-vault": r"^rekey\b",
-    "aws": rf"(?:^| )(?:s3 rb|s3 rm .*--recursive|s3 .*--recursive.* rm|s3 sync .*--delete)|(?:^"
-    rf"| )[a-z0-9-]+ (?:{_VERB}-[a-z-]+|release-hosts|schedule-key-deletion|revoke-[a-z-]*access)(?: |$)",
-    "az": rf"(?:^| ){_VERB}(?: |$)",
     "borg": r"(?:^| )(?:delete|prune|compact)(?: |$)",
     "bq": r"(?:^| )rm(?: |$)",
     "cdk": r"^destroy\b",
@@ -34,23 +32,16 @@ _TABLE: Final[dict[str, str]] = {
     "firebase": r":(?:delete|disable|remove)\b|^database:(?:remove|set)\b",
     "fly": r"(?:^| )(?:destroy|delete)(?: |$)",
     "flyctl": r"(?:^| )(?:destroy|delete)(?: |$)",
-    "gcloud": rf"(?:^| ){_VERB}(?: |$)",
-    "gsutil": r"(?:^| )(?:rb|rm .*-r|-m rm|rm -r|rsync .*-d)(?: |$)",
     "hcloud": r"(?:^| )delete(?: |$)",
-    "helm": r"^(?:.* )?(?:uninstall|delete|del|un)(?: |$)",
     "heroku": r"(?:^| )(?:apps:destroy|apps:delete|destroy|pg:reset|addons:destroy|container:rm|domains:clear)(?: |$)",
     "ibmcloud": r"(?:^| )(?:[a-z-]+-(?:delete|rm)|delete|rm)(?: |$)",
     "kafka-topics": r"--delete\b",
     "kafka-topics.sh": r"--delete\b",
-    "kubectl": r"(?:^| )(?:delete(?: |$)|drain .*--(?:force|delete-emptydir-data|delete-local-data)|replace .*--force)",
     "linode-cli": r"(?:^| )(?:delete|[a-z]+-delete|rebuild)(?: |$)",
     "mc": r"^(?:rb|rm .*(?:--recursive|-r\b)|mirror .*--remove)",
     "netlify": r"^(?:sites:delete|env:unset|blobs:delete)\b",
     "nomad": r"^(?:job stop .*-purge|stop .*-purge|system gc|namespace delete)",
-    "oc": r"(?:^| )delete(?: |$)",
     "oci": r"(?:^| )(?:delete|terminate|bulk-delete)(?: |$)",
-    "op": r"^(?:item|vault|document|group|user) delete\b",
-    "pulumi": r"^(?:.* )?(?:destroy|stack rm|state delete)(?: |$)",
     "railway": r"^(?:down|delete)\b",
     "rclone": r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?)(?: |$)",
     "restic": r"(?:^| )(?:forget .*(?:--prune|--unsafe-allow-remove-all)|prune|key remove)(?: |$)",
@@ -60,12 +51,6 @@ _TABLE: Final[dict[str, str]] = {
     "serverless": r"^remove\b",
     "sls": r"^remove\b",
     "supabase": r"^(?:db reset|projects delete|functions delete|storage rm)\b",
-    "terraform": r"(?:^| )(?:destroy(?: |$)|apply(?: .*)? -destroy|state rm(?: |$)|workspace delete"
-    r"|force-unlock)|^-destroy apply",
-    "terragrunt": r"(?:^| )(?:destroy|destroy-all|run-all destroy|apply .*-destroy|state rm)(?: |$)",
-    "tofu": r"(?:^| )(?:destroy(?: |$)|apply(?: .*)? -destroy|state rm(?: |$)|workspace delete)",
-    "vault": r"^(?:.* )?(?:kv (?:delete|destroy|metadata delete)|secrets disable|delete|auth disable"
-    r"|lease revoke .*-prefix)\b",
     "velero": r"(?:^| )delete(?: |$)",
     "vercel": r"^(?:.* )?(?:remove|rm|project rm|env rm|domains rm)(?: |$)",
     "wrangler": r"(?:^| )(?:delete|d1 delete|kv:namespace delete|r2 bucket delete)(?: |$)",
@@ -91,12 +76,6 @@ _TABLE.update({
         r"|force_reset|purge_queue)\b",
 })  # fmt: skip
 _COMPILED: Final = {name: re.compile(pattern) for name, pattern in _TABLE.items()}
-_DOCKER: Final = re.compile(
-    r"^(?:volume (?:rm|remove|prune)|system prune|(?:compose |)(?:.* )?down (?:.* )?(?:-v|--volumes)"
-    r"|compose rm .*-v|rm (?:.* )?(?:-v|--volumes)"
-    r"|image prune (?:.* )?-a|container prune|builder prune (?:.* )?-a|swarm leave .*--force|stack rm|secret rm"
-    r"|context rm)(?: |$)"
-)
 
 
 def _cloud(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -109,21 +88,23 @@ def _cloud(walk: Walk, call: Call) -> Iterator[Finding]:
         yield Finding("cloud.destroy", m.group().strip(), "cloud")
 
 
-def _docker(walk: Walk, call: Call) -> Iterator[Finding]:
-    texts = [a.text for a in call.args]
-    if "--help" in texts:
-        return
-    program = "compose " if call.program == "docker-compose" else ""
-    opts = split(call.args, "Hfp", ("--context", "--host", "--file", "--project-name"), leading=True)
-    words = program + " ".join(a.text for a in opts.operands[:32])
-    if _DOCKER.match(words):
-        yield Finding("container.destroy", words[:60], "device")
+_SECRETS: Final = re.compile(r"^secrets\b")
 
 
-CLOUD: Final[dict[str, Program]] = {
-    **dict.fromkeys(_TABLE, _cloud),
-    "docker": _docker,
-    "docker-compose": _docker,
-    "nerdctl": _docker,
-    "podman": _docker,
-}
+def _doppler(walk: Walk, call: Call) -> Iterator[Finding]:
+    """doppler prints a project's credentials."""
+    if _SECRETS.search(" ".join(a.text for a in call.args[:32])):
+        walk.secrets += 1
+        yield Finding("secret.read", call.program, "cloud")
+    yield from _cloud(walk, call)
+
+
+def _rclone(walk: Walk, call: Call) -> Iterator[Finding]:
+    """rclone: a copy to a bucket; a secret in it is one of a secret."""
+    operands = split(call.args).operands
+    if any(a.text in ("copy", "mv", "move", "sync", "copyto") for a in operands) and "://" in operands[-1].text:
+        yield from sent(walk, call, [("", a) for a in operands[:-1]], operands[-1:], ("operands",))
+    yield from _cloud(walk, call)
+
+
+CLOUD: Final[dict[str, Program]] = {**dict.fromkeys(_TABLE, _cloud), "doppler": _doppler, "rclone": _rclone}

@@ -102,16 +102,6 @@ def _redis(walk: Walk, call: Call) -> Iterator[Finding]:
         yield Finding("db.drop", "all keys", "unknown")
 
 
-def _always(walk: Walk, call: Call) -> Iterator[Finding]:
-    if not {"--help", "--version"} & {a.text for a in call.args}:
-        yield Finding("db.drop", call.args[-1].text if call.args else "", "unknown")
-
-
-def _mysqladmin(walk: Walk, call: Call) -> Iterator[Finding]:
-    if "drop" in {a.text for a in call.args}:
-        yield Finding("db.drop", call.args[-1].text, "unknown")
-
-
 # task runners and frameworks: program -> words that empty a database
 _TASKS: Final = {
     name: re.compile(pattern)
@@ -174,9 +164,6 @@ DATA: Final[dict[str, Program]] = {
     **dict.fromkeys(("mongosh", "mongo"), _mongo),
     **dict.fromkeys(_TASKS, _task),
     **dict.fromkeys(("python", "python3", "php", "ruby", "node"), _task),
-    "dropdb": _always,
-    "dropuser": _always,
-    "mysqladmin": _mysqladmin,
     "redis-cli": _redis,
     "valkey-cli": _redis,
 }

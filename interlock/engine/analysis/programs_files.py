@@ -77,17 +77,6 @@ def _dd(walk: Walk, call: Call) -> Iterator[Finding]:
     yield from ()
 
 
-def _sed(walk: Walk, call: Call) -> Iterator[Finding]:
-    opts = split(call.args, "efl", ("--expression", "--file"))
-    in_place = any(
-        f.startswith(("-i", "--in-place")) or (f[:1] == "-" and f[:2] != "--" and "i" in f) for f in opts.flags
-    )
-    has_script = opts.has("-e", "--expression", "-f", "--file")
-    for arg in opts.operands if has_script else opts.operands[1:]:
-        (walk.written if in_place else walk.read)(arg, "sed")
-    yield from ()
-
-
 def _perl(walk: Walk, call: Call) -> Iterator[Finding]:
     texts = [a.text for a in call.args]
     if any(re.match(r"-[a-zA-Z0]*i", t) and not t.startswith(("-I", "--")) for t in texts) and any(
@@ -112,12 +101,7 @@ def _reader(walk: Walk, call: Call) -> Iterator[Finding]:
     yield from ()
 
 
-_READERS: Final = (
-    "cat", "less", "more", "head", "tail", "base64", "xxd", "strings", "grep", "egrep", "rg", "od", "hexdump", "bat",
-        "nl",
-    "tac", "sort", "awk", "gawk", "cut", "diff", "zip", "gzip", "openssl", "jq", "view",
-)  # fmt: skip
-
+_READERS: Final = ("bat", "gzip", "less", "more", "openssl", "view", "zip")
 FILES: Final[dict[str, Program]] = {
     **dict.fromkeys(_READERS, _reader),
     "bsdtar": _unpack,
@@ -127,9 +111,7 @@ FILES: Final[dict[str, Program]] = {
     "ex": _ed,
     "find": _find,
     "gfind": _find,
-    "gsed": _sed,
     "perl": _perl,
-    "sed": _sed,
     "tar": _tar,
     "unzip": _unpack,
 }
