@@ -23,7 +23,15 @@ from interlock.engine.origins import checked_origins
 from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
-from interlock.engine.refusals import CHANGED, NATIVE_PANIC, NO_RECEIPT, UNKNOWN_VERDICT, reason_of, refusal
+from interlock.engine.refusals import (
+    CHANGED,
+    NATIVE_PANIC,
+    NO_POLICY,
+    NO_RECEIPT,
+    UNKNOWN_VERDICT,
+    reason_of,
+    refusal,
+)
 from interlock.engine.settle import Blocked, Ending, Enforcement, Settled, check_enforcement, settle
 
 __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
@@ -31,6 +39,7 @@ __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new
 # Where values came from, as a caller may say it: sources of the whole call, Origin values, or argument path -> sources.
 Origins = Iterable[Origin | str] | Mapping[str, str | Iterable[str]]
 
+_NO_RULES: Final = Policy((), "")
 # how a decision ends where a host, and not this process, acts on it; a verdict that is not here is refused
 _HANDED_OVER: Final[Mapping[object, Ending]] = {
     Verdict.ALLOW: "proceeded",
@@ -261,8 +270,12 @@ def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcom
     Where it is not `watched`, by a sink or an observer, the evaluator reads the caller's own objects, and nothing is
     encoded.
     """
-    guard.live.refresh()
-    policy, epoch = guard.live.state
+    try:
+        guard.live.refresh()
+        policy, epoch = guard.live.state
+    except Exception as e:  # noqa: BLE001 - without a policy nothing is allowed
+        outcome = Outcome(refusal(NO_POLICY, what=type(e).__name__), replace(event, args=frozen_mapping({})), cause=e)
+        return outcome, _NO_RULES, 0, None
     encoded: bytes | None = None
     try:
         if watched or type(event.args) is not dict:
@@ -275,7 +288,15 @@ def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcom
         outcome = guard.evaluator.evaluate(policy, event)
     except Exception as e:  # noqa: BLE001 - an evaluator that fails has allowed nothing
         outcome = Outcome(refusal(NATIVE_PANIC), event, cause=e)
-    return outcome, policy, epoch, encoded
+    return _known(outcome), policy, epoch, encoded
+
+
+def _known(outcome: Outcome) -> Outcome:
+    """The outcome, if its verdict is one of ours: whatever else an evaluator says blocks, before anybody records it."""
+    verdict: object = outcome.decision.verdict
+    if verdict is Verdict.ALLOW or (isinstance(verdict, Verdict) and verdict in _HANDED_OVER):
+        return outcome
+    return replace(outcome, decision=refusal(UNKNOWN_VERDICT, who="the evaluator"))
 
 
 def _frozen(event: SensorEvent) -> SensorEvent:
