@@ -24,6 +24,7 @@ __all__ = [
     "NO_DECISION",
     "NO_POLICY",
     "NO_RECEIPT",
+    "NO_SCOPE",
     "REASONS",
     "RULE_FAILED",
     "UNKNOWN_VERDICT",
@@ -38,6 +39,7 @@ UNKNOWN_VERDICT: Final = "interlock.unknown-verdict"
 UNREADABLE: Final = "interlock.unreadable"
 NATIVE_PANIC: Final = "interlock.native-panic"
 NO_POLICY: Final = "interlock.no-policy"
+NO_SCOPE: Final = "interlock.no-scope"
 NO_RECEIPT: Final = "interlock.no-receipt"
 NO_APPROVER: Final = "interlock.no-approver"
 APPROVER_FAILED: Final = "interlock.approver-failed"
@@ -55,6 +57,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         UNREADABLE: "the {phase} {what}, which the guard cannot judge",
         NATIVE_PANIC: "the native engine failed, so the action is refused",
         NO_POLICY: "the policy cannot be used ({what}), so the action is refused",
+        NO_SCOPE: "no rules are found to act under ({what}), so the action is refused",
         NO_RECEIPT: "the receipt cannot be written ({error}), so the action is refused",
         NO_APPROVER: "no approver is installed",
         APPROVER_FAILED: "the approver failed with {error}",
