@@ -14,6 +14,8 @@ from interlock.engine.policy.model import Policy, Rule, RuleFunction
 from interlock.engine.rules import code_rules
 
 if TYPE_CHECKING:
+    from interlock.engine.flow import FlowTracker
+    from interlock.engine.scopes import ScopedEngine, ScopeRegistry
     from interlock.engine.sinks import Sink
 
 __all__ = ["install"]
@@ -25,6 +27,8 @@ def install(
     sink: Sink | None = None,
     approver: Approver | None = None,
     observers: Iterable[Observer] = (),
+    scopes: ScopedEngine | ScopeRegistry | None = None,
+    flow: FlowTracker | None = None,
 ) -> None:
     """Put a guard in force for this process; a second call replaces the first at once.
 
@@ -32,14 +36,18 @@ def install(
     A file and a mesh subscription are followed: a change is in force from the next call on, and a bad one leaves the
     last good policy. `sink` keeps the receipts (none are kept without one); `approver` answers escalations (without
     one they are refused); each of `observers` is told every decision.
+    `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from.
     Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule. Then what was
     installed before stays.
     """
     import logging
 
     from interlock._policies import live_policy
+    from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
 
     live = live_policy(policy, code_rules(rules or ()))
     told = logging.getLogger("interlock").error
-    ambient.install(Installed(live, NullSink() if sink is None else sink, approver, tuple(observers), told))
+    kept = NullSink() if sink is None else sink
+    by_principal = None if scopes is None else scoped_engine(scopes)
+    ambient.install(Installed(live, kept, approver, tuple(observers), told, scopes=by_principal, flow=flow))

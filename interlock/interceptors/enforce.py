@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from interlock.base.canonical import encode
-from interlock.engine.ambient import Installed, current_span, installed
+from interlock.base.errors import InterlockError
+from interlock.engine.ambient import Installed, current_run, current_span, installed, span
 from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import PHASES, Origin, Phase, SensorEvent, event_of
-from interlock.engine.origins import checked_origins
+from interlock.engine.origins import checked_origins, origin_for_principal, origin_for_tool
 from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
@@ -28,6 +29,7 @@ from interlock.engine.refusals import (
     NATIVE_PANIC,
     NO_POLICY,
     NO_RECEIPT,
+    NO_SCOPE,
     UNKNOWN_VERDICT,
     reason_of,
     refusal,
@@ -117,6 +119,7 @@ def decide(event: SensorEvent) -> Outcome:
     if failure is not None:
         return replace(outcome, decision=_no_receipt(failure), cause=failure, decider=None)
     _tell(guard, outcome)
+    _remember(guard, event, outcome.event.args)
     return outcome
 
 
@@ -158,8 +161,8 @@ def _event(
     here = current_span()
     span_id: str | None = None
     if here is not None:
-        span_id, principal = here.id, principal or here.principal
-        parent_principal = parent_principal or here.parent_principal
+        span_id, parent_principal = here.id, parent_principal or _delegator(here, principal)
+        principal = principal or here.principal
     where = checked_origins(origins) if origins else ()
     now, known_as = guard.clock.now_us(), call_id or _call_ids[0]()
     return event_of(name, args, phase, principal, parent_principal, span_id, known_as, now, cwd, where)
@@ -235,11 +238,16 @@ def _completed(event: SensorEvent) -> SensorEvent:
     return replace(
         event,
         principal=event.principal or (here.principal if here else None),
-        parent_principal=event.parent_principal or (here.parent_principal if here else None),
+        parent_principal=event.parent_principal or (_delegator(here, event.principal) if here else None),
         span_id=event.span_id or (here.id if here else None),
         call_id=event.call_id or new_call_id(),
         ts_us=event.ts_us or installed().clock.now_us(),
     )
+
+
+def _delegator(here: span, principal: str | None) -> str | None:
+    """On whose behalf a principal acts in a span; whose delegator another principal has is never guessed."""
+    return here.parent_principal if principal is None or principal == here.principal else None
 
 
 def _through(
@@ -251,6 +259,7 @@ def _through(
     watched = bool(guard.observers) or not getattr(guard.sink, "keeps_nothing", False)
     outcome, policy, epoch, encoded = _judged(guard, event, watched)
     if not watched and outcome.decision.verdict is Verdict.ALLOW:
+        _remember(guard, event, original)
         return original
 
     def approve(escalation: Outcome) -> Approval:
@@ -261,7 +270,9 @@ def _through(
     if failure is not None and enforcement == "blocking":
         raise Blocked(_no_receipt(failure), event.action) from failure
     _tell(guard, outcome)
-    return settled.released()
+    released = settled.released()
+    _remember(guard, event, released)
+    return released
 
 
 def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcome, Policy, int, bytes | None]:
@@ -276,12 +287,20 @@ def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcom
     except Exception as e:  # noqa: BLE001 - without a policy nothing is allowed
         outcome = Outcome(refusal(NO_POLICY, what=type(e).__name__), replace(event, args=frozen_mapping({})), cause=e)
         return outcome, _NO_RULES, 0, None
+    if guard.scopes is not None:
+        try:
+            policy = guard.scopes.policy_for(event, policy)
+        except Exception as e:  # noqa: BLE001 - ScopeRefused; whatever else it is, no rules were found
+            return _out_of_scope(event, e), policy, epoch, None
     encoded: bytes | None = None
     try:
         if watched or type(event.args) is not dict:
             event = _frozen(event)
         if watched:
             encoded = encode(event.args)
+        if guard.flow is not None and event.phase == "call":
+            found = guard.flow.origins(event.args, _run(event))
+            event = replace(event, origins=(*event.origins, *found)) if found else event
     except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
         return unreadable(policy, event, e), policy, epoch, None
     try:
@@ -297,6 +316,27 @@ def _known(outcome: Outcome) -> Outcome:
     if verdict is Verdict.ALLOW or (isinstance(verdict, Verdict) and verdict in _HANDED_OVER):
         return outcome
     return replace(outcome, decision=refusal(UNKNOWN_VERDICT, who="the evaluator"))
+
+
+def _out_of_scope(event: SensorEvent, error: Exception) -> Outcome:
+    what = str(error) if isinstance(error, InterlockError) else f"finding them failed with {type(error).__name__}"
+    return Outcome(refusal(NO_SCOPE, what=what), replace(event, args=frozen_mapping({})), cause=error)
+
+
+def _run(event: SensorEvent) -> span | str | None:
+    """Whose memory of values an event belongs to: that of the whole run around it, or of the span that it names."""
+    here = current_span()
+    return current_run() if here is not None and here.id == event.span_id else event.span_id
+
+
+def _remember(guard: Installed, event: SensorEvent, released: object) -> None:
+    """Let the tracker know what the agent got, under the tool's name and the principal's."""
+    if guard.flow is None or event.phase != "result":
+        return
+    sources = [origin_for_tool(event.action)]
+    if event.principal is not None:
+        sources.append(origin_for_principal(event.principal))
+    guard.flow.record(released, *sources, run=_run(event))
 
 
 def _frozen(event: SensorEvent) -> SensorEvent:

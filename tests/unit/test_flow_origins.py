@@ -84,6 +84,7 @@ def test_origins_are_written_as_a_mapping_or_as_values() -> None:
     expected = (Origin("tool:a", "body"), Origin("tool:b", "to"), Origin("principal:c", "to"))
     assert checked_origins({"body": "tool:a", "to": ["tool:b", "principal:c"]}) == expected
     assert checked_origins(expected) == expected
+    assert checked_origins(["tool:a"]) == (Origin("tool:a", ""),)
     assert checked_origins(()) == ()
 
 
