@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from interlock.base.canonical import MAX_DEPTH, NotCanonical, encode
 from interlock.engine.event import SensorEvent
 
-__all__ = ["FrozenDict", "FrozenList", "frozen", "frozen_mapping", "result_args", "result_of", "thawed"]
+__all__ = ["RESULT_KEY", "FrozenDict", "FrozenList", "frozen", "frozen_mapping", "result_args", "result_of", "thawed"]
 
 RESULT_KEY: Final = "result"
 # Of these every value has a canonical encoding, and none can be changed.

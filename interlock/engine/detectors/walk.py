@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
-from interlock.engine.payload import result_of
+from interlock.engine.payload import RESULT_KEY, result_of
 
 __all__ = ["Found", "mask_decision", "path_under", "texts", "visible"]
 
@@ -45,11 +45,11 @@ def mask_decision(event: SensorEvent, mask: Callable[[object], Found | None], po
     """The rewrite that masks what `mask` finds in an event's values (of any type), or None where it finds nothing."""
     seen: list[tuple[str, str]] = []
     whole = result_of(event) if event.phase == "result" else event.args
-    new = _masked(whole, "", mask, seen)
+    new = _masked(whole, "" if whole is event.args else RESULT_KEY, mask, seen)
     if not seen:
         return None
     reason = "masked " + ", ".join(dict.fromkeys(kind for _, kind in seen))
-    where = seen[0][0] or "result"
+    where = seen[0][0]
     if event.phase == "result":
         return Decision.modify_result(new, reason, policy_id, where)
     assert isinstance(new, dict)
