@@ -66,5 +66,6 @@ def mesh_indicator_guard(digests: Iterable[str], *, block: bool = False) -> Rule
 def _built(name: str, params: Mapping[str, object]) -> RuleFunction:
     spec = REGISTRY[name]
     rule = spec.build(params)
+    rule.template = spec.template  # type: ignore[attr-defined]  # read by engine.record: the reason without the value
     rule.redacts = spec.redacts  # type: ignore[attr-defined]  # read by engine.rules: what a mask saw is never counted
     return rule

@@ -116,5 +116,6 @@ DETECTORS: Final = {
         redacts=False,
         phases=("call",),
         summary="blocks calls that lead to a host outside allowed_hosts",
+        template="egress to {host} is not on the destination allowlist",
     )
 }

@@ -22,6 +22,7 @@ from interlock.engine.policy.model import RuleFunction
 __all__ = ["DETECTORS", "host_indicator", "hosts_of", "indicators_of"]
 
 _ID: Final = "indicator"
+_REASON: Final = "the call names a host that is a known indicator of attacks"
 _DOMAIN: Final = "interlock/indicator/host/v1"
 _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"digests": (list, tuple), "kind": str}
 _HEX: Final = re.compile(r"(?:host:)?([0-9a-f]{64})\Z")
@@ -80,7 +81,7 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
     def indicator(event: SensorEvent) -> Decision | None:
         if not wanted or wanted.isdisjoint(indicators_of(event)):
             return None
-        return Decision.block("the call names a host that is a known indicator of attacks", _ID)
+        return Decision.block(_REASON, _ID)
 
     return indicator
 
@@ -104,5 +105,6 @@ DETECTORS: Final = {
         redacts=False,
         phases=("call",),
         summary="fires where a call names a host whose digest is listed",
+        template=_REASON,
     )
 }

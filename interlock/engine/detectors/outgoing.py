@@ -153,6 +153,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=_CALL,
         summary=f"fires on a run of base64 or hex of at_least characters ({_PAYLOAD})",
+        template="an argument holds a long encoded text",
     )
     yield DetectorSpec(
         "lookalike_host",
@@ -161,6 +162,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=_CALL,
         summary="fires on a host name with letters of other alphabets, or its xn-- form",
+        template="the call names a host with letters of another alphabet",
     )
     yield DetectorSpec(
         "private_network",
@@ -169,6 +171,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=_CALL,
         summary="fires where a call leads to this machine, a private network or cloud metadata",
+        template="the call leads to {where}",
     )
     yield DetectorSpec(
         "oversized_text",
@@ -177,6 +180,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=PHASES,
         summary=f"fires on a text of at_least characters ({_LONG})",
+        template="an argument has {at_least} characters or more",
     )
     yield DetectorSpec(
         "shell_metacharacters",
@@ -185,6 +189,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=_CALL,
         summary="fires on shell syntax in the named arguments",
+        template="an argument that is to hold a plain name holds shell syntax",
     )
     yield DetectorSpec(
         "url_credentials",
@@ -193,6 +198,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=PHASES,
         summary="fires on a URL that holds a password",
+        template="a URL holds a password",
     )
     yield DetectorSpec(
         "url_data",
@@ -201,6 +207,7 @@ def _specs() -> Iterator[DetectorSpec]:
         redacts=False,
         phases=PHASES,
         summary=f"fires on a URL with a query of at_least characters ({_QUERY}), and on an image with a query",
+        template="a URL carries data in its query",
     )
 
 

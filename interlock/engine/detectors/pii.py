@@ -187,5 +187,6 @@ DETECTORS: Final = {
         redacts=True,
         phases=PHASES,
         summary="masks payment card numbers, US social security numbers, IBANs and, with emails, e-mail addresses",
+        template="masked {kinds}",
     )
 }

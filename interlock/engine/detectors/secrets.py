@@ -193,5 +193,6 @@ DETECTORS: Final = {
         redacts=True,
         phases=PHASES,
         summary="masks API keys, tokens, passwords and private keys",
+        template="masked {kinds}",
     )
 }

@@ -88,7 +88,9 @@ def _speaks_to_a_model(text: str) -> bool:
 
 
 def _spec(name: str, finds: Callable[[str], bool], reason: str, summary: str) -> DetectorSpec:
-    return DetectorSpec(name, _detector(name, finds, reason), {}, redacts=False, phases=PHASES, summary=summary)
+    return DetectorSpec(
+        name, _detector(name, finds, reason), {}, redacts=False, phases=PHASES, summary=summary, template=reason
+    )
 
 
 DETECTORS: Final = {

@@ -1,0 +1,89 @@
+"""The receipt of one decision: what the rules said, what took effect, and by whose word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.base.errors import one_line
+from interlock.engine.decision import Verdict
+from interlock.engine.evaluate import Outcome
+from interlock.engine.policy.model import Policy, Rule
+from interlock.engine.receipts import Receipt, label
+from interlock.engine.refusals import REASONS
+from interlock.engine.settle import Ending, Settled
+
+__all__ = ["receipt_of"]
+
+_REASON_LIMIT: Final = 500
+# what took effect where a decision ended so; an approved action went on as it was, or as rules rewrote it
+_TOOK_EFFECT: Final[Mapping[Ending, Verdict]] = {
+    "proceeded": Verdict.ALLOW,
+    "observed": Verdict.ALLOW,
+    "approved": Verdict.ALLOW,
+    "rewritten": Verdict.MODIFY,
+    "asked": Verdict.ESCALATE,
+    "blocked": Verdict.BLOCK,
+    "not-approved": Verdict.BLOCK,
+}
+
+
+def receipt_of(
+    outcome: Outcome,
+    settled: Settled,
+    policy: Policy,
+    *,
+    epoch: int,
+    elapsed_us: int,
+    args_digest: str | None = None,
+    dropped: int = 0,
+) -> Receipt:
+    """The receipt of how a decision ended; it holds no argument's value and no text that one may have gone into."""
+    event, decision, rule, approval = outcome.event, outcome.decision, outcome.decider, settled.approval
+    took = _TOOK_EFFECT[settled.ending]
+    if settled.ending == "approved" and outcome.rewritten:
+        took = Verdict.MODIFY
+    said = decision.verdict.name if isinstance(decision.verdict, Verdict) else "UNKNOWN"
+    return Receipt(
+        ts_us=event.ts_us,
+        call_id=label(event.call_id) or "",
+        action=label(event.action) or "",
+        phase=event.phase,
+        verdict=took.name,
+        outcome=settled.ending,
+        policy_epoch=epoch,
+        policy_digest=policy.digest,
+        elapsed_us=elapsed_us,
+        policy_verdict=said if said != took.name else None,
+        reason=_template(outcome),
+        policy_id=label(decision.policy_id),
+        rule=label(rule.id) if rule else None,
+        attributed_to=label(decision.attributed_to),
+        principal=label(event.principal),
+        parent_principal=label(event.parent_principal),
+        span_id=label(event.span_id),
+        args_digest=args_digest,
+        pack_digest=rule.source.pack_digest if rule else None,
+        log_index=rule.source.log_index if rule else None,
+        approval=None if approval is None else "yes" if approval.approved else "no",
+        approved_by=label(approval.by) or None if approval else None,
+        dropped=dropped or None,
+    )
+
+
+def _template(outcome: Outcome) -> str | None:
+    """The reason without what it was applied to; None where that is not known, as of a rule that is code."""
+    decision = outcome.decision
+    if decision.verdict is Verdict.ALLOW:
+        return None
+    if decision.policy_id in REASONS:
+        return REASONS[decision.policy_id]
+    rules = outcome.fired if decision.verdict is not Verdict.BLOCK else (outcome.decider,)
+    said = dict.fromkeys(filter(None, (_words(rule) for rule in rules if rule is not None)))
+    return one_line("; ".join(said), _REASON_LIMIT) or None
+
+
+def _words(rule: Rule) -> str | None:
+    """What a rule's author wrote: a declared rule's reason, or the template that a function of ours carries."""
+    words = rule.plan.get("reason") if rule.plan is not None else getattr(rule.function, "template", None)
+    return words if isinstance(words, str) else None
