@@ -166,7 +166,7 @@ impl Walk {
         vec![self.single(word)]
     }
 
-    fn sensitive(&mut self, name: &str, value: &Elements) {
+    pub(crate) fn sensitive(&mut self, name: &str, value: &Elements) {
         if let Some(handler) = (self.tables.handler)(&format!("={name}")) {
             let call = Call {
                 program: name.to_owned(),
@@ -227,8 +227,8 @@ impl Walk {
         out
     }
 
-    fn known_command(&mut self, argv: Vec<Arg>, stdin: Option<Arg>, functions: bool) -> Arg {
-        let mut words = argv.into_iter();
+    fn known_command(&mut self, command: Vec<Arg>, stdin: Option<Arg>, functions: bool) -> Arg {
+        let mut words = command.into_iter();
         let first = words.next().unwrap_or_default();
         let args: Vec<Arg> = words.collect();
         let path = if first.known() {
@@ -363,7 +363,7 @@ impl Walk {
     }
 
     /// What the programs would say of a call, without saying it.
-    fn collected(&mut self, programs: &[Program], call: &Call) -> Vec<Finding> {
+    pub(crate) fn collected(&mut self, programs: &[Program], call: &Call) -> Vec<Finding> {
         self.receivers.push(Receiver::Collect(Vec::new()));
         for program in programs {
             program(self, call);

@@ -165,6 +165,12 @@ impl Walk {
         }
     }
 
+    /// A path whose name, size or other facts are told, not its content.
+    pub fn listed(&mut self, target: &Arg, program: &str) {
+        let place = self.place(target);
+        self.emit(Finding::new("fs.list", place.path, place.scope), program);
+    }
+
     /// A file that is read.
     pub fn read(&mut self, target: &Arg, program: &str) {
         let place = self.place(target);

@@ -1,5 +1,10 @@
 //! What a call would do, without doing it: the shell analysis, one semantics with `interlock/engine/analysis`.
 
+mod braces;
+mod change;
+mod compound;
+pub mod decode;
+mod dollar;
 pub mod effects;
 pub mod environment;
 mod execute;
@@ -12,7 +17,9 @@ pub mod outputs;
 pub mod parser;
 pub mod paths;
 mod redirect;
+pub mod scan;
 pub mod tables;
 pub mod tree;
 pub mod values;
 pub mod walk;
+mod words;

@@ -11,6 +11,8 @@ pub struct Options {
     values: Vec<(String, Arg)>,
     /// What is neither an option nor an option's value.
     pub operands: Vec<Arg>,
+    /// The operands from here on stand behind a `--`; None where there is none.
+    pub cut: Option<usize>,
 }
 
 impl Options {
@@ -45,6 +47,21 @@ impl Options {
         self.values.iter().rev().find(same).map(|(_, value)| value)
     }
 
+    /// All options with a value, in their order.
+    #[must_use]
+    pub fn given(&self) -> &[(String, Arg)] {
+        &self.values
+    }
+
+    /// Whether one flag, letters by themselves included, passes the test.
+    pub fn any_flag(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.flags.iter().any(|flag| test(flag))
+            || self
+                .letters
+                .chars()
+                .any(|letter| test(&format!("-{letter}")))
+    }
+
     fn set(&mut self, name: impl Into<String>, value: Arg) {
         self.values.push((name.into(), value));
     }
@@ -62,19 +79,42 @@ fn is_cut_short(flag: &str, names: &[&str]) -> bool {
 /// Options and operands mix as in GNU programs; with `leading` the first operand ends the options (as in wrappers).
 #[must_use]
 pub fn split(args: &[Arg], short: &str, long: &[&str], leading: bool) -> Options {
+    let valued = Valued {
+        short,
+        long,
+        attached: &[],
+    };
+    split_with(args, &valued, leading)
+}
+
+/// The options of a program that have a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Valued<'a> {
+    /// Letters that take a value.
+    pub short: &'a str,
+    /// Longer names that take a value.
+    pub long: &'a [&'a str],
+    /// Options whose value, if they have one, stands behind them in the same argument (`-i.bak`).
+    pub attached: &'a [&'a str],
+}
+
+/// Split `args` by all kinds of options with a value.
+#[must_use]
+pub fn split_with(args: &[Arg], valued: &Valued<'_>, leading: bool) -> Options {
     let mut options = Options::default();
     let mut i = 0;
     while let Some(arg) = args.get(i) {
         let text = arg.text.as_str();
         i += 1;
         if text == "--" {
+            options.cut = Some(options.operands.len());
             options.operands.extend(args.iter().skip(i).cloned());
             break;
         }
         if text.starts_with("--") {
-            i = long_option(args, i, arg, long, &mut options);
+            i = long_option(args, i, arg, valued.long, &mut options);
         } else if is_cluster(text) {
-            i = cluster(args, i, arg, short, long, &mut options);
+            i = cluster(args, i, arg, valued, &mut options);
         } else {
             options.operands.push(arg.clone());
             if leading {
@@ -112,19 +152,12 @@ fn long_option(args: &[Arg], i: usize, arg: &Arg, long: &[&str], options: &mut O
 }
 
 /// `-abc` or `-chdir=x`; returns the index of the next argument.
-fn cluster(
-    args: &[Arg],
-    i: usize,
-    arg: &Arg,
-    short: &str,
-    long: &[&str],
-    options: &mut Options,
-) -> usize {
+fn cluster(args: &[Arg], i: usize, arg: &Arg, valued: &Valued<'_>, options: &mut Options) -> usize {
     let (name, value) = arg
         .text
         .split_once('=')
         .map_or((arg.text.as_str(), None), |(n, v)| (n, Some(v)));
-    if long.contains(&name) {
+    if valued.long.contains(&name) {
         options.flags.push(name.to_owned());
         if let (None, Some(next)) = (value, args.get(i)) {
             options.set(name, next.clone());
@@ -138,8 +171,14 @@ fn cluster(
     letters.next();
     while let Some(letter) = letters.next() {
         options.letters.push(letter);
-        if short.contains(letter) {
-            let rest = letters.as_str();
+        let rest = letters.as_str();
+        if has_letter(valued.attached, letter) {
+            if !rest.is_empty() {
+                options.set(format!("-{letter}"), arg.with_text(rest));
+            }
+            return i;
+        }
+        if valued.short.contains(letter) {
             if !rest.is_empty() {
                 options.set(format!("-{letter}"), arg.with_text(rest));
             } else if let Some(next) = args.get(i) {
@@ -152,9 +191,18 @@ fn cluster(
     i
 }
 
+/// Whether `-x` stands among the names.
+fn has_letter(names: &[&str], letter: char) -> bool {
+    names.iter().any(|name| {
+        name.strip_prefix('-')
+            .and_then(|rest| rest.strip_prefix(letter))
+            == Some("")
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{split, Options};
+    use super::{split, split_with, Options, Valued};
     use crate::analysis::values::Arg;
 
     fn of(text: &str, short: &str, long: &[&str], leading: bool) -> Options {
@@ -194,6 +242,20 @@ mod tests {
         assert!(of("--forc", "", &[], false).has(&["--force"]));
         assert!(!of("--for", "", &[], false).has(&["--force"]));
         assert!(!of("-", "", &[], false).has(&["-"]));
+    }
+
+    #[test]
+    fn an_attached_value_stands_behind_its_letter_only() {
+        let args: Vec<Arg> = ["-i.bak", "-i", "x", "--", "y"].map(Arg::new).into();
+        let valued = Valued {
+            short: "",
+            long: &[],
+            attached: &["-i"],
+        };
+        let options = split_with(&args, &valued, false);
+        assert_eq!(options.given(), [("-i".to_owned(), Arg::new(".bak"))]);
+        assert_eq!((operands(&options), options.cut), (vec!["x", "y"], Some(1)));
+        assert!(options.any_flag(|flag| flag == "-i") && !options.any_flag(|flag| flag == "-b"));
     }
 
     #[test]
