@@ -58,7 +58,7 @@ pub(crate) struct Reader<'t, 'b> {
     pub(crate) depth: u32,
     pub(crate) pending: Vec<Pending>,
     pub(crate) closer: &'static str,
-    unclosed_arith: bool,
+    pub(crate) unclosed_arith: bool,
 }
 
 impl<'t, 'b> Reader<'t, 'b> {
