@@ -303,9 +303,10 @@ def _merged(binding: Binding, grant: _Grant, above: tuple[_Grant, ...]) -> tuple
     """What a template's grants are below a binding, and what they were above. Raises: ScopeRefused."""
     if binding.mode == "union":
         return (*above, grant)
-    if any(old.locked and old != grant for old in above):
+    below = () if binding.mode == "tombstone" else (grant,)
+    if any(old.locked and old not in below for old in above):
         raise ScopeRefused(f"{grant.template} is locked further up", where=_named(binding.scope))
-    return () if binding.mode == "tombstone" else (grant,)
+    return below
 
 
 def _grant(binding: Binding) -> _Grant:
