@@ -141,8 +141,10 @@ class FlowTracker:
         for _, text in _leaves(value):
             if text is None or len(text) > left:
                 complete = False
-            text = (text or "")[: max(left, 0)]
+            text = (text or "")[:left]
             left -= len(text)
+            if len(text) < FIELD:
+                continue
             seen, whole = views(text)
             complete = complete and whole
             for view in seen:
@@ -159,16 +161,17 @@ class FlowTracker:
         left = self.max_text
         for path, text in _leaves(args):
             sources = self._sources(memory, text, left)
-            left -= len(text or "")
+            left = max(0, left - len(text or ""))
             here = path if len(found) < MAX_ORIGINS else ""
             found.update({Origin(source, here): None for source in sorted(sources)})
         return tuple(found)
 
     def _sources(self, memory: _Memory, text: str | None, left: int) -> set[str]:
-        if text is None or len(text) > left:
-            return set() if self.forgetful else {UNKNOWN}
-        if len(text) < FIELD:
+        """The sources of one text, of which so many characters may still be read."""
+        if text is not None and len(text) < FIELD:
             return set()
+        read_whole = text is not None and len(text) <= left
+        text = (text or "")[:left]
         seen, complete = views(text)
         young, old = memory.young, memory.old
         found: set[str] = set()
@@ -177,7 +180,7 @@ class FlowTracker:
             found |= young.sources_in(form)
             if old.known:
                 found |= old.sources_in(form)
-        if (memory.forgot or not complete) and not self.forgetful:
+        if (memory.forgot or not (complete and read_whole)) and not self.forgetful:
             found.add(UNKNOWN)
         return found
 
@@ -188,9 +191,9 @@ class FlowTracker:
                 self._forget(memory)
 
     def _known(self, run: _Run) -> _Memory | None:
-        if isinstance(run, span):
-            return self._spans.get(run)
-        return self._memory(run) if self._lost_names else self._named.get(run)
+        known = self._spans.get(run) if isinstance(run, span) else self._named.get(run)
+        lost = known is None and self._lost_names and not isinstance(run, span)
+        return self._memory(run) if lost or known is not None else None
 
     def _memory(self, run: _Run) -> _Memory:
         self._ticks += 1
