@@ -42,6 +42,7 @@ _RUNNERS: Final = frozenset({
 })  # fmt: skip
 _VERSION: Final = re.compile(r"[-.]?\d[\d.]*$")
 _CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[cemrE]|--(command|eval|execute|module|print)")  # what follows is no file
+_CODE: Final = re.compile(r"-[A-Za-z]*c|--command")  # of a shell or python: the code is here, and not on standard input
 _NOT_FILES: Final = ("/dev/", "/proc/")  # `bash /dev/stdin`; nothing there is opened
 _TOO_MUCH: Final = ("too long", "too deep", "too many commands")
 _SHORT_OPTION: Final = 2  # characters: an option with a value joined to it is longer (`-fx.awk`)
@@ -119,7 +120,7 @@ class _Calls(Walk):
                 continue
             named = [(name, sure) for name, sure in _operands(args) if not name.startswith(_NOT_FILES)]
             yield from ((join(cwd, name), sure) for name, sure in named)
-            if not any(sure for _, sure in named):
+            if not any(sure for _, sure in named) and not any(_CODE.fullmatch(arg.text) for arg in args):
                 from_stdin = True
                 if read and "\0" not in read:
                     yield join(cwd, read), True

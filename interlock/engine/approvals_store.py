@@ -186,7 +186,8 @@ CREATE TABLE seen (one INTEGER PRIMARY KEY CHECK (one = 1), last INTEGER NOT NUL
                 "SELECT id FROM requests WHERE digest = ? AND state = 'approved' ORDER BY granted, id", (asked.digest,)
             ).fetchall():
                 # The one compare-and-swap: whoever changes the row has the approval, and nobody else does.
-                if changed(db, _USE, {"id": id_, "digest": asked.digest, "span": asked.span, "now": now}):
+                bound = {"id": id_, "digest": asked.digest, "span": asked.span, "now": now}
+                if db.execute(_USE, bound).rowcount:
                     return Use(True, _entry(db, id_))
             return self._ask(db, now, asked)
 

@@ -74,7 +74,7 @@ def document_of(request: ApprovalRequest) -> bytes:
         "span_id": request.span_id,
         "call_id": request.call_id,
     }
-    return encode(body)
+    return json.dumps(body).encode("ascii")  # as it is, lone surrogates too
 
 
 def _evidence(evidence: Mapping[str, object] | None) -> str:
@@ -158,6 +158,7 @@ def _arguments(args: object, rewritten: set[str], full: bool) -> Iterator[str]:
 
 def _value(value: object, level: int, full: bool) -> Iterator[str]:
     pad = "  " * level
+    value = _text_of(value)
     if isinstance(value, str):
         yield from (f"{pad}| {line}" for line in _lines(value, full))
         return
@@ -173,6 +174,14 @@ def _value(value: object, level: int, full: bool) -> Iterator[str]:
         yield from _value(item, level + 1, full)
     if len(pairs) > _ITEMS and not full:
         yield f"{pad}⟨{len(pairs) - _ITEMS:,} more members left out⟩"
+
+
+def _text_of(value: object) -> object:
+    """A text that has no UTF-8 form is spelt {"$il": ["utf16", HEX]} in canonical JSON; here it is the text again."""
+    match value:
+        case {"$il": ["utf16", str(units)]}:
+            return bytes.fromhex(units).decode("utf-16-be", "surrogatepass")
+    return value
 
 
 def _lines(text: str, full: bool) -> Iterator[str]:
@@ -194,7 +203,7 @@ def _foreign(text: str) -> str:
     if not found:
         return ""
     named = " ".join(f"U+{ord(c):04X}" for c in found[:8])
-    return f"  ⟨{len(found):,} different characters outside ASCII: {named}{' ...' if len(found) > 8 else ''}⟩"
+    return f"  ⟨outside ASCII: {named}{f' and {len(found) - 8:,} more' if len(found) > 8 else ''}⟩"
 
 
 def _size(value: dict[str, object] | list[object]) -> str:

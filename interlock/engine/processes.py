@@ -5,6 +5,7 @@ A process is named by its pid, its start time in clock ticks, and the boot and p
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ AGENT_MARKS: Final = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh", "fish", "busybox"})
 _MOST: Final = 256  # processes above one another
 _LIMIT: Final = 4 << 20  # bytes of one file in /proc
+_PIECE: Final = 1 << 15
 
 
 class UnknownLineage(InterlockError):
@@ -116,5 +118,11 @@ def _stat(pid: int) -> tuple[int, int]:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as f:
-        return f.read(_LIMIT)
+    """A whole file of /proc, in pieces that the kernel has room for. Raises: OSError, also where it is too large."""
+    with open(path, "rb", buffering=0) as f:
+        whole = b""
+        while part := f.read(_PIECE):
+            whole += part
+            if len(whole) > _LIMIT:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return whole

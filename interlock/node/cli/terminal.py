@@ -50,7 +50,7 @@ class Terminal:
 
     def show(self, text: str) -> None:
         """Write lines; whoever calls has made them safe to show."""
-        data = memoryview(text.replace("\n", "\r\n").encode("utf-8", "backslashreplace") + b"\r\n")
+        data = memoryview(f"{text}\n".encode("utf-8", "backslashreplace"))
         while data:
             data = data[os.write(self._fd, data) :]
 
