@@ -46,7 +46,9 @@ def main() -> None:
     if importlib.util.find_spec("interlock_native"):
         import interlock_native
 
-        assert interlock_native.abi_version() == 1
+        from interlock.native.availability import ABI_VERSION
+
+        assert interlock_native.abi_version() == ABI_VERSION
         print("interlock-native", interlock_native.__version__, "imports")
 
     for command, code in (("policy test builtin:coding-agent", 0), ("mesh demo", 2), ("mesh status", 2)):

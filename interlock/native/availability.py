@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["ABI_VERSION", "Availability", "availability"]
 
-ABI_VERSION: Final = 1  # of the contract that this side speaks
+ABI_VERSION: Final = 2  # of the contract that this side speaks
 _OFF: Final = "INTERLOCK_NATIVE"
 
 

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* The contract that this header describes. */
-#define IL_ABI_VERSION 1u
+#define IL_ABI_VERSION 2u
 
 /* The contract that the loaded library speaks; where it differs from IL_ABI_VERSION, do not go on. */
 uint32_t il_abi_version(void);

@@ -1,17 +1,30 @@
 //! The native engine of interlock: bytes and values in, decisions out; no I/O, no clock, no unsafe code.
 //!
-//! In this form it holds the contract's version and the canonical encoding that both engines' digests stand on.
-//! Evaluation runs on the Python engine, which stays the reference that a native one is tested against.
+//! `plan` compiles the rules of a policy that run here, `evaluate` judges an event by them. The Python engine is the
+//! reference: what the two say differs in nothing, and `tests/conformance` and the suites in Python hold them to it.
 
 pub mod analysis;
+pub mod argpath;
 pub mod canonical;
+pub mod conditions;
+pub mod context;
+pub mod detectors;
+pub mod edits;
+pub mod evaluate;
+pub mod glob;
+pub mod index;
+pub mod matching;
+pub mod normalise;
+pub mod pattern;
+pub mod plan;
+pub mod rx;
 pub mod value;
 
 /// The version of the contract between this crate and its callers (Python through `PyO3`, C through `capi`).
 ///
 /// It rises with every change that an older caller could misread; a caller that expects another version must
 /// not use the library.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -19,6 +32,6 @@ mod tests {
 
     #[test]
     fn the_contract_has_a_version() {
-        assert_eq!(ABI_VERSION, 1);
+        assert_eq!(ABI_VERSION, 2);
     }
 }

@@ -1,9 +1,15 @@
 //! Python binding of interlock's native engine: convert, call, convert; no logic.
 
+mod plan;
+mod read;
+
 /// The native part of interlock; version-locked to the Python package.
 #[pyo3::pymodule]
 mod interlock_native {
     use pyo3::prelude::{pyfunction, Bound, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_export]
+    use crate::plan::{Panicked, Plan};
 
     /// The version of the contract that this build speaks; the Python side checks it once.
     #[pyfunction]
@@ -13,6 +19,8 @@ mod interlock_native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // A panic ends as an exception; its message could show a value, so it is not printed.
+        std::panic::set_hook(Box::new(|_| {}));
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,0 +1,394 @@
+//! The opinions of rules on one event, and their fold to one decision: the semantics of `engine/evaluate.py`.
+
+use crate::context::Context;
+use crate::detectors::Said;
+use crate::edits::Edit;
+use crate::matching::Unjudged;
+use crate::plan::{Act, Plan, Rule, Verdict};
+use crate::value::{Event, Phase, Value};
+
+/// The policy id of a block by a rule that could not judge.
+pub const LIMITS_POLICY_ID: &str = "interlock.limits";
+/// The policy id of a block because this engine could not judge an event, and nobody else is there to.
+pub const UNABLE_POLICY_ID: &str = "interlock.native-unable";
+const UNABLE_REASON: &str = "the native engine cannot judge this, so the action is refused";
+
+/// What one rule says, and all rules together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The answer.
+    pub verdict: Verdict,
+    /// One line; empty where nobody objects.
+    pub reason: String,
+    /// The policy that says it.
+    pub policy_id: Option<String>,
+    /// The argument that it is about.
+    pub attributed_to: Option<String>,
+    /// What it changes in the call's arguments, or in the whole result.
+    pub edit: Option<Edit>,
+}
+
+/// An opinion, by the place of its rule in the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opinion {
+    /// The place.
+    pub place: usize,
+    /// What is said.
+    pub said: Saying,
+}
+
+/// What one rule says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Saying {
+    /// The rule's own decision, always the same.
+    Fixed,
+    /// A decision about this event.
+    This(Decision),
+}
+
+impl Saying {
+    /// The decision, for the rule that says it.
+    #[must_use]
+    pub fn decision(self, rule: &Rule) -> Decision {
+        match self {
+            Saying::Fixed => rule.fixed_decision(),
+            Saying::This(decision) => decision,
+        }
+    }
+}
+
+/// Everything said of one event together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome<'a> {
+    /// The decision.
+    pub decision: Decision,
+    /// The arguments as the rules left them.
+    pub args: Value<'a>,
+    /// The names of the arguments that rules set; of a result, "result".
+    pub rewritten: Vec<String>,
+    /// What shadow rules said: their names, and what.
+    pub shadows: Vec<(String, Decision)>,
+}
+
+impl Plan {
+    /// The opinions of the rules with positions from `lo` up to `hi`, in order, up to the first that blocks; with
+    /// `stop_at_rewrite` up to the first that rewrites, too, for the event is another one from there on.
+    ///
+    /// # Errors
+    /// `Unable`, where the event has to be judged by the Python engine.
+    pub fn opinions(
+        &self,
+        context: &Context<'_, '_>,
+        (lo, hi): (usize, usize),
+        stop_at_rewrite: bool,
+    ) -> Result<Vec<Opinion>, Unjudged> {
+        let place = |at: usize| self.rules.partition_point(|rule| rule.at < at);
+        let mut found = Vec::new();
+        let mut failed = None;
+        let event = context.event;
+        self.index_of(event.phase)
+            .each(event, place(lo), place(hi), &mut |place| {
+                let Some(rule) = self.rules.get(place) else {
+                    return false;
+                };
+                match rule.opinion(context) {
+                    Ok(None) => true,
+                    Ok(Some(said)) => {
+                        let verdict = match &said {
+                            Saying::Fixed => rule.fixed(),
+                            Saying::This(decision) => decision.verdict,
+                        };
+                        found.push(Opinion { place, said });
+                        let ends = verdict == Verdict::Block
+                            || (stop_at_rewrite && verdict == Verdict::Modify);
+                        rule.shadow || !ends
+                    }
+                    Err(unjudged) => {
+                        failed = Some(unjudged);
+                        false
+                    }
+                }
+            });
+        failed.map_or(Ok(found), Err)
+    }
+
+    /// All rules over one event, without Python.
+    #[must_use]
+    pub fn evaluate<'a>(&self, event: Event<'a>, wrapped: bool) -> Outcome<'a> {
+        let mut fold = Fold::new(self, event, wrapped);
+        if fold.run().is_err() {
+            fold.blocked = Some(Decision::block(UNABLE_REASON, UNABLE_POLICY_ID));
+        }
+        fold.outcome()
+    }
+}
+
+impl Decision {
+    /// No objection.
+    #[must_use]
+    pub fn allow() -> Self {
+        Self {
+            verdict: Verdict::Allow,
+            reason: String::new(),
+            policy_id: None,
+            attributed_to: None,
+            edit: None,
+        }
+    }
+
+    /// The action is refused.
+    #[must_use]
+    pub fn block(reason: &str, policy_id: &str) -> Self {
+        Self {
+            verdict: Verdict::Block,
+            reason: reason.to_owned(),
+            policy_id: Some(policy_id.to_owned()),
+            attributed_to: None,
+            edit: None,
+        }
+    }
+}
+
+impl Rule {
+    /// The verdict of a rule that always says the same.
+    fn fixed(&self) -> Verdict {
+        match self.act {
+            Act::Fixed(verdict) => verdict,
+            Act::Mask(_) | Act::Detector(_) => Verdict::Modify,
+        }
+    }
+
+    /// The decision of a rule that always says the same.
+    #[must_use]
+    pub fn fixed_decision(&self) -> Decision {
+        Decision {
+            verdict: self.fixed(),
+            reason: self.reason.clone(),
+            policy_id: Some(self.policy_id.clone()),
+            attributed_to: self.attributed_to.clone(),
+            edit: None,
+        }
+    }
+
+    /// What the rule says of an event: nothing where it has none.
+    fn opinion(&self, context: &Context<'_, '_>) -> Result<Option<Saying>, Unjudged> {
+        let holds = match &self.when {
+            None => true,
+            Some(condition) => match condition.holds(context) {
+                Ok(holds) => holds,
+                Err(Unjudged::Cannot(what)) => return Ok(Some(self.cannot(&what, Verdict::Block))),
+                Err(Unjudged::Oversized(what)) => {
+                    return Ok(Some(self.cannot(&what, self.oversize)))
+                }
+                Err(Unjudged::Unable) => return Err(Unjudged::Unable),
+            },
+        };
+        if !holds {
+            return Ok(None);
+        }
+        match &self.act {
+            Act::Fixed(_) => Ok(Some(Saying::Fixed)),
+            Act::Mask(mask) => Ok(mask
+                .judge(context)?
+                .map(|said| Saying::This(self.with_own_words(said)))),
+            Act::Detector(detector) => Ok(detector
+                .judge(context)?
+                .map(|said| Saying::This(as_it_is(said)))),
+        }
+    }
+
+    fn cannot(&self, what: &str, verdict: Verdict) -> Saying {
+        Saying::This(Decision {
+            verdict,
+            reason: format!("rule {} cannot judge this: {what}", self.id),
+            policy_id: Some(LIMITS_POLICY_ID.to_owned()),
+            attributed_to: self.attributed_to.clone(),
+            edit: None,
+        })
+    }
+
+    fn with_own_words(&self, said: Said) -> Decision {
+        Decision {
+            reason: self.reason.clone(),
+            policy_id: Some(self.policy_id.clone()),
+            attributed_to: self.attributed_to.clone().or(said.attributed_to),
+            verdict: said.verdict,
+            edit: said.edit,
+        }
+    }
+}
+
+fn as_it_is(said: Said) -> Decision {
+    Decision {
+        verdict: said.verdict,
+        reason: said.reason,
+        policy_id: Some(said.policy_id.to_owned()),
+        attributed_to: said.attributed_to,
+        edit: said.edit,
+    }
+}
+
+/// What has been said so far of one event, and the event as it stands now.
+struct Fold<'p, 'a> {
+    plan: &'p Plan,
+    event: Event<'a>,
+    wrapped: bool,
+    rewrites: Vec<Decision>,
+    escalations: Vec<(usize, Decision)>,
+    shadows: Vec<(String, Decision)>,
+    rewritten: Vec<String>,
+    last: usize, // the position of the last rule that rewrote; those before it have not seen what it made
+    blocked: Option<Decision>,
+}
+
+impl<'p, 'a> Fold<'p, 'a> {
+    fn new(plan: &'p Plan, event: Event<'a>, wrapped: bool) -> Self {
+        Self {
+            plan,
+            event,
+            wrapped,
+            rewrites: Vec::new(),
+            escalations: Vec::new(),
+            shadows: Vec::new(),
+            rewritten: Vec::new(),
+            last: 0,
+            blocked: None,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Unjudged> {
+        let mut next = Some(0);
+        while let Some(lo) = next.take() {
+            let context = Context::new(&self.event, self.wrapped);
+            let opinions = self.plan.opinions(&context, (lo, usize::MAX), true)?;
+            for opinion in opinions {
+                next = self.take(opinion);
+            }
+        }
+        if !self.rewrites.is_empty() && self.event.phase == Phase::Call && self.blocked.is_none() {
+            self.judge_again()?;
+        }
+        Ok(())
+    }
+
+    /// Add an opinion; the position from which the rewritten event is judged, where it rewrites.
+    fn take(&mut self, opinion: Opinion) -> Option<usize> {
+        let rule = self.plan.rules.get(opinion.place)?;
+        let decision = opinion.said.decision(rule);
+        if rule.shadow {
+            self.shadows.push((rule.id.clone(), decision));
+            return None;
+        }
+        match decision.verdict {
+            Verdict::Allow => None,
+            Verdict::Block => {
+                self.blocked = Some(decision);
+                None
+            }
+            Verdict::Escalate => {
+                self.escalations.push((opinion.place, decision));
+                None
+            }
+            Verdict::Modify => {
+                self.rewrite(&decision);
+                self.rewrites.push(decision);
+                self.last = rule.at;
+                Some(rule.at + 1)
+            }
+        }
+    }
+
+    /// The rules before the last rewrite see the final call, to block or to escalate.
+    fn judge_again(&mut self) -> Result<(), Unjudged> {
+        let context = Context::new(&self.event, self.wrapped);
+        for opinion in self.plan.opinions(&context, (0, self.last), false)? {
+            let Some(rule) = self
+                .plan
+                .rules
+                .get(opinion.place)
+                .filter(|rule| !rule.shadow)
+            else {
+                continue;
+            };
+            let decision = opinion.said.decision(rule);
+            let again = self
+                .escalations
+                .iter()
+                .any(|(place, _)| *place == opinion.place);
+            match decision.verdict {
+                Verdict::Escalate if !again => self.escalations.push((opinion.place, decision)),
+                Verdict::Block => self.blocked = Some(decision),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self, decision: &Decision) {
+        let Some(edit) = &decision.edit else {
+            return;
+        };
+        if self.event.phase == Phase::Result {
+            let edit = if self.wrapped {
+                Edit::Within(vec![(0, edit.clone())])
+            } else {
+                edit.clone()
+            };
+            self.event.args = edit.applied(&self.event.args);
+            self.rewritten = vec!["result".to_owned()];
+            return;
+        }
+        for name in changed(edit, &self.event.args) {
+            if !self.rewritten.contains(&name) {
+                self.rewritten.push(name);
+            }
+        }
+        self.event.args = edit.applied(&self.event.args);
+    }
+
+    fn outcome(self) -> Outcome<'a> {
+        let decision = match self.blocked {
+            Some(decision) => decision,
+            None => combined(
+                self.escalations
+                    .into_iter()
+                    .map(|(_, said)| said)
+                    .chain(self.rewrites)
+                    .collect(),
+            ),
+        };
+        Outcome {
+            decision,
+            args: self.event.args,
+            rewritten: self.rewritten,
+            shadows: self.shadows,
+        }
+    }
+}
+
+/// The names of the arguments that an edit of a call changes.
+#[must_use]
+pub fn changed(edit: &Edit, args: &Value<'_>) -> Vec<String> {
+    match (edit, args) {
+        (Edit::Within(edits), Value::Map(pairs)) => edits
+            .iter()
+            .filter_map(|(at, _)| pairs.get(*at))
+            .map(|(name, _)| name.to_string())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Several opinions as one: the first one's, with the reasons of all.
+fn combined(said: Vec<Decision>) -> Decision {
+    let reasons: Vec<&str> = said
+        .iter()
+        .map(|d| d.reason.as_str())
+        .filter(|reason| !reason.is_empty())
+        .collect();
+    let reason = reasons.join("; ");
+    match said.into_iter().next() {
+        Some(first) => Decision { reason, ..first },
+        None => Decision::allow(),
+    }
+}

@@ -1,0 +1,469 @@
+//! Tests of one value, as `engine/policy/matching.py`: a test says yes or no of any value and never fails on its type.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use crate::detectors::hosts::head;
+use crate::glob::Glob;
+use crate::normalise::normal;
+use crate::pattern::Pattern;
+use crate::value::Value;
+
+/// Characters of an action that a pattern or a glob reads.
+pub const MAX_TEXT: usize = 1 << 20;
+
+/// Why an event was not judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    /// A rule cannot judge it, as one line says: the rule blocks.
+    Cannot(String),
+    /// A text is longer than patterns read, as one line says: the policy says what becomes of it.
+    Oversized(String),
+    /// It needs what this engine has not; the Python engine judges it, whole.
+    Unable,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Equals(Json),
+    InTexts(HashSet<String>),
+    In(Vec<Json>),
+    Prefix(String),
+    Suffix(String),
+    Contains(String),
+    Glob(Glob),
+    Pattern(Pattern),
+    Compare(Comparison, Number),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Comparison {
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// A number of a plan or of an event; two of different kinds compare exactly.
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestDoc {
+    ops: Vec<Json>,
+    raw: bool,
+    limit: usize,
+    partial: bool,
+}
+
+/// Several operators that must all hold of one value, and how they read a text.
+#[derive(Clone, Debug)]
+pub struct Test {
+    ops: Vec<Op>,
+    reading: Reading,
+}
+
+/// How a text is read: in its normal form or as it stands, and up to how many characters a pattern reads.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    raw: bool,
+    limit: usize,
+    partial: bool,
+}
+
+impl Test {
+    /// Compile `{"ops": [[OPERATOR, VALUE], ...], "raw": false, "limit": 1048576, "partial": false}`; the operators
+    /// are asked in that order, and their texts stand in the form in which texts are read.
+    ///
+    /// # Errors
+    /// One line, for an unknown operator or field, or where there is none.
+    pub fn new(json: &Json) -> Result<Self, String> {
+        let doc: TestDoc = serde_json::from_value(json.clone()).map_err(|_| "is not a test")?;
+        let reading = Reading {
+            raw: doc.raw,
+            limit: doc.limit,
+            partial: doc.partial,
+        };
+        Self::of_rows(&doc.ops, reading)
+    }
+
+    fn of_rows(rows: &[Json], reading: Reading) -> Result<Self, String> {
+        if rows.is_empty() {
+            return Err("tests nothing".to_owned());
+        }
+        let ops = rows
+            .iter()
+            .map(|row| match row.as_array().map(Vec::as_slice) {
+                Some([Json::String(key), wanted]) => operator(key, wanted),
+                _ => Err("is not an operator and its value".to_owned()),
+            });
+        Ok(Self {
+            ops: ops.collect::<Result<_, _>>()?,
+            reading,
+        })
+    }
+
+    /// Whether the test holds of a value.
+    ///
+    /// # Errors
+    /// Where the value is a text that is too long for a pattern.
+    pub fn holds(&self, given: &Value<'_>) -> Result<bool, Unjudged> {
+        for op in &self.ops {
+            if !op.holds(given, self.reading)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the test holds of a text.
+    ///
+    /// # Errors
+    /// As `holds`.
+    pub fn holds_of_text(&self, given: &str) -> Result<bool, Unjudged> {
+        for op in &self.ops {
+            if !op.holds_of_text(given, self.reading)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the test has an answer for every value, however long.
+    #[must_use]
+    pub fn is_total(&self) -> bool {
+        let bounded = |op: &Op| matches!(op, Op::Glob(_) | Op::Pattern(_));
+        !self.ops.iter().any(bounded)
+    }
+
+    /// The texts of which one must be the value, where the first operator says so and can judge every text.
+    #[must_use]
+    pub fn only_texts(&self) -> Option<Vec<&str>> {
+        match self.ops.first()? {
+            Op::Equals(Json::String(text)) => Some(vec![text]),
+            Op::InTexts(texts) => Some(texts.iter().map(String::as_str).collect()),
+            Op::Glob(glob) => glob.literal().map(|text| vec![text]),
+            _ => None,
+        }
+    }
+
+    /// What every value that passes begins with, where the first operator says so.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        match self.ops.first()? {
+            Op::Prefix(text) => Some(text),
+            Op::Glob(glob) if !glob.prefix().is_empty() => Some(glob.prefix()),
+            _ => None,
+        }
+    }
+}
+
+impl Op {
+    fn holds(&self, given: &Value<'_>, reading: Reading) -> Result<bool, Unjudged> {
+        match (self, given) {
+            (Op::Equals(wanted), _) => Ok(same(wanted, given, reading.raw)),
+            (Op::In(choices), _) => Ok(choices
+                .iter()
+                .any(|choice| same(choice, given, reading.raw))),
+            (Op::Compare(kind, limit), _) => {
+                Ok(number_of(given).is_some_and(|n| kind.holds(n, *limit)))
+            }
+            (_, Value::Str(text)) => self.holds_of_text(text, reading),
+            _ => Ok(false),
+        }
+    }
+
+    fn holds_of_text(&self, given: &str, reading: Reading) -> Result<bool, Unjudged> {
+        let seen = match self {
+            Op::Compare(..) => return Ok(false),
+            Op::Glob(_) | Op::Pattern(_) => reading.seen(given)?,
+            _ => Cow::Borrowed(given),
+        };
+        let text = reading.form(&seen);
+        Ok(match self {
+            Op::Equals(wanted) => wanted.as_str() == Some(&text),
+            Op::In(choices) => choices.iter().any(|choice| choice.as_str() == Some(&text)),
+            Op::Compare(..) => false,
+            Op::InTexts(texts) => texts.contains(text.as_ref()),
+            Op::Prefix(wanted) => text.starts_with(wanted.as_str()),
+            Op::Suffix(wanted) => text.ends_with(wanted.as_str()),
+            Op::Contains(wanted) => text.contains(wanted.as_str()),
+            Op::Glob(glob) => glob.matches(&text),
+            Op::Pattern(pattern) => pattern.matches(&text),
+        })
+    }
+}
+
+impl Reading {
+    fn form(self, text: &str) -> Cow<'_, str> {
+        if self.raw {
+            Cow::Borrowed(text)
+        } else {
+            normal(text)
+        }
+    }
+
+    /// What a pattern reads of a text: all, or of one that is too long the head and the tail.
+    fn seen(self, text: &str) -> Result<Cow<'_, str>, Unjudged> {
+        if text.len() <= self.limit || text.chars().count() <= self.limit {
+            return Ok(Cow::Borrowed(text));
+        }
+        let half = self.limit / 2;
+        if !self.partial || half == 0 {
+            let what = format!(
+                "a text is longer than the {} characters that a pattern reads",
+                self.limit
+            );
+            return Err(Unjudged::Oversized(what));
+        }
+        Ok(Cow::Owned(format!(
+            "{}\n{}",
+            head(text, half),
+            tail(text, half)
+        )))
+    }
+}
+
+/// The last characters of a text.
+fn tail(text: &str, characters: usize) -> &str {
+    let start = text.char_indices().rev().take(characters).last();
+    start.and_then(|(at, _)| text.get(at..)).unwrap_or("")
+}
+
+impl Comparison {
+    fn holds(self, given: Number, limit: Number) -> bool {
+        let Some(order) = compare(given, limit) else {
+            return false;
+        };
+        match self {
+            Comparison::Lt => order == Ordering::Less,
+            Comparison::Le => order != Ordering::Greater,
+            Comparison::Gt => order == Ordering::Greater,
+            Comparison::Ge => order != Ordering::Less,
+        }
+    }
+}
+
+fn operator(key: &str, wanted: &Json) -> Result<Op, String> {
+    let text = || match wanted.as_str() {
+        Some(text) if !text.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("{key}: is not a text")),
+    };
+    Ok(match key {
+        "equals" => Op::Equals(representable(wanted)?.clone()),
+        "in" => choices(wanted)?,
+        "prefix" => Op::Prefix(text()?),
+        "suffix" => Op::Suffix(text()?),
+        "contains" => Op::Contains(text()?),
+        "glob" => Op::Glob(Glob::new(&text()?)),
+        "pattern" => Op::Pattern(Pattern::new(&text()?)?),
+        "lt" => Op::Compare(Comparison::Lt, limit(wanted)?),
+        "le" => Op::Compare(Comparison::Le, limit(wanted)?),
+        "gt" => Op::Compare(Comparison::Gt, limit(wanted)?),
+        "ge" => Op::Compare(Comparison::Ge, limit(wanted)?),
+        _ => return Err("unknown operator".to_owned()),
+    })
+}
+
+fn choices(wanted: &Json) -> Result<Op, String> {
+    let items = wanted.as_array().filter(|items| !items.is_empty());
+    let items = items.ok_or("in: is not a list of values")?;
+    let texts: Option<HashSet<String>> = items
+        .iter()
+        .map(|item| item.as_str().map(str::to_owned))
+        .collect();
+    match texts {
+        Some(texts) => Ok(Op::InTexts(texts)),
+        None => Ok(Op::In(
+            representable(wanted)?
+                .as_array()
+                .cloned()
+                .unwrap_or_default(),
+        )),
+    }
+}
+
+fn limit(wanted: &Json) -> Result<Number, String> {
+    number_of_json(wanted).ok_or_else(|| "is not a number of 64 bits".to_owned())
+}
+
+fn number_of_json(json: &Json) -> Option<Number> {
+    let Json::Number(number) = json else {
+        return None;
+    };
+    if let Some(whole) = number.as_i64() {
+        return Some(Number::Int(whole));
+    }
+    number
+        .is_f64()
+        .then(|| number.as_f64().map(Number::Float))?
+}
+
+/// The value itself, where each number in it is one of ours. A plan's nesting is bounded by its parser.
+fn representable(json: &Json) -> Result<&Json, String> {
+    let mut open = vec![json];
+    while let Some(value) = open.pop() {
+        match value {
+            Json::Number(_) => {
+                limit(value)?;
+            }
+            Json::Array(items) => open.extend(items),
+            Json::Object(pairs) => open.extend(pairs.values()),
+            _ => {}
+        }
+    }
+    Ok(json)
+}
+
+fn number_of(value: &Value<'_>) -> Option<Number> {
+    match value {
+        Value::Int(whole) => Some(Number::Int(*whole)),
+        Value::Float(number) => Some(Number::Float(*number)),
+        _ => None,
+    }
+}
+
+/// Whether two values are the same JSON value: 1 and 1.0 are, 1 and true are not; texts that are given are read in
+/// their normal form, unless `raw`.
+#[must_use]
+pub fn same(wanted: &Json, given: &Value<'_>, raw: bool) -> bool {
+    let mut open = vec![(wanted, given)];
+    while let Some(pair) = open.pop() {
+        let equal = match pair {
+            (Json::Null, Value::Null) => true,
+            (Json::Bool(a), Value::Bool(b)) => a == b,
+            (Json::String(a), Value::Str(b)) => {
+                if raw {
+                    a == b
+                } else {
+                    *a == normal(b)
+                }
+            }
+            (Json::Number(_), Value::Int(_) | Value::Float(_)) => {
+                let both = number_of_json(pair.0).zip(number_of(pair.1));
+                both.and_then(|(a, b)| compare(a, b)) == Some(Ordering::Equal)
+            }
+            (Json::Array(a), Value::List(b)) => {
+                open.extend(a.iter().zip(b));
+                a.len() == b.len()
+            }
+            (Json::Object(a), Value::Map(b)) => {
+                let held = a
+                    .iter()
+                    .filter_map(|(key, value)| Some((value, pair.1.get(key)?)));
+                let before = open.len();
+                open.extend(held);
+                a.len() == b.len() && open.len() - before == a.len()
+            }
+            _ => false,
+        };
+        if !equal {
+            return false;
+        }
+    }
+    true
+}
+
+/// The order of two numbers, exact where one is whole and one is not.
+fn compare(a: Number, b: Number) -> Option<Ordering> {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+        (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
+        (Number::Int(a), Number::Float(b)) => compare_mixed(a, b),
+        (Number::Float(a), Number::Int(b)) => compare_mixed(b, a).map(Ordering::reverse),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // guarded: within the range of i64, and the whole part only
+fn compare_mixed(whole: i64, number: f64) -> Option<Ordering> {
+    const EDGE: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if number.is_nan() {
+        return None;
+    }
+    if number >= EDGE {
+        return Some(Ordering::Less);
+    }
+    if number < -EDGE {
+        return Some(Ordering::Greater);
+    }
+    let floor = number.floor();
+    let order = whole.cmp(&(floor as i64));
+    Some(if order == Ordering::Equal && number > floor {
+        Ordering::Less
+    } else {
+        order
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{same, Test, Unjudged, MAX_TEXT};
+    use crate::value::Value;
+
+    fn holds(ops: &serde_json::Value, given: &Value<'_>) -> Option<bool> {
+        let test = json!({"ops": ops, "raw": false, "limit": MAX_TEXT, "partial": false});
+        Test::new(&test).ok()?.holds(given).ok()
+    }
+
+    #[test]
+    fn one_and_one_point_zero_are_the_same_and_one_and_true_are_not() {
+        assert!(same(&json!(1), &Value::Float(1.0), false));
+        assert!(same(&json!(1.0), &Value::Int(1), false));
+        assert!(!same(&json!(1), &Value::Bool(true), false));
+        assert!(!same(&json!(null), &Value::Bool(false), false));
+        let list = Value::List(vec![Value::Int(1), Value::Str("x".into())]);
+        assert!(same(&json!([1, "x"]), &list, false));
+        assert!(!same(&json!([1]), &list, false));
+        let map = Value::Map(vec![("a".into(), Value::Null)]);
+        assert!(same(&json!({"a": null}), &map, false));
+        assert!(!same(&json!({"b": null}), &map, false));
+        assert!(!same(&json!({"a": null, "b": null}), &map, false));
+    }
+
+    #[test]
+    fn whole_numbers_and_others_compare_exactly() {
+        let big = 9_007_199_254_740_993; // 2^53 + 1, which no double is
+        assert_eq!(
+            holds(&json!([["gt", 9_007_199_254_740_992.0]]), &Value::Int(big)),
+            Some(true)
+        );
+        assert_eq!(
+            holds(
+                &json!([["equals", 9_007_199_254_740_992.0]]),
+                &Value::Int(big)
+            ),
+            Some(false)
+        );
+        assert_eq!(
+            holds(&json!([["lt", 1e300]]), &Value::Int(i64::MAX)),
+            Some(true)
+        );
+        assert_eq!(holds(&json!([["ge", -0.5]]), &Value::Int(0)), Some(true));
+        assert_eq!(holds(&json!([["lt", 5]]), &Value::Bool(true)), Some(false));
+    }
+
+    #[test]
+    fn of_a_text_that_is_too_long_a_pattern_reads_head_and_tail_or_nothing() {
+        let text = |partial: bool| {
+            let test =
+                json!({"ops": [["glob", "é*z"]], "raw": false, "limit": 6, "partial": partial});
+            Test::new(&test).map(|test| test.holds_of_text("éé\u{200b}é123ézz"))
+        };
+        assert!(matches!(text(false), Ok(Err(Unjudged::Oversized(_)))));
+        assert_eq!(text(true), Ok(Ok(true)));
+        let wide = Value::Str("é".repeat(MAX_TEXT).into()); // counted in characters, not in bytes
+        assert_eq!(holds(&json!([["glob", "é*"]]), &wide), Some(true));
+        let long = Value::Str("x".repeat(MAX_TEXT + 1).into());
+        assert_eq!(holds(&json!([["prefix", "x"]]), &long), Some(true));
+    }
+}

@@ -1,0 +1,238 @@
+//! A plan: the rules of a policy that this engine runs, compiled from JSON that `interlock/native/planner.py` writes.
+//!
+//! ```json
+//! {"format": "interlock-plan", "v": 1, "abi": 2, "rules": [
+//!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
+//!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
+//!    "oversize": "escalate"}]}
+//! ```
+//!
+//! `at` is the rule's position in its policy and rises. With a `mask` the verdict is modify, or, where the detector's
+//! own decision stands as it is, `detector`; then `reason` and `policy_id` are null, and `when` may be null.
+//! Nothing unknown is skipped: a plan with one bad rule is refused whole.
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use crate::conditions::{detector_of, phase_of, Condition};
+use crate::detectors::Detector;
+use crate::index::Index;
+use crate::value::Phase;
+use crate::ABI_VERSION;
+
+/// What this engine calls a plan.
+pub const FORMAT: &str = "interlock-plan";
+/// The version of that format.
+pub const VERSION: u64 = 1;
+/// Bytes of a plan.
+pub const MAX_BYTES: usize = 256 << 20;
+
+/// The four answers; the numbers are part of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody objects.
+    Allow = 0,
+    /// The action is refused.
+    Block = 1,
+    /// The action goes on, rewritten.
+    Modify = 2,
+    /// A person is asked.
+    Escalate = 3,
+}
+
+impl Verdict {
+    /// The verdict's name, in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Allow => "allow",
+            Verdict::Block => "block",
+            Verdict::Modify => "modify",
+            Verdict::Escalate => "escalate",
+        }
+    }
+}
+
+/// What a rule says where its condition holds.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Always the same.
+    Fixed(Verdict),
+    /// The rewrite of a detector, with the rule's own reason.
+    Mask(Detector),
+    /// What a detector says, as it says it.
+    Detector(Detector),
+}
+
+/// One compiled rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its position in the policy.
+    pub at: usize,
+    /// Its name.
+    pub id: String,
+    /// Which events it sees.
+    pub phase: Phase,
+    /// Whether it only says what it would do.
+    pub shadow: bool,
+    /// When it speaks.
+    pub when: Option<Condition>,
+    /// What it says then.
+    pub act: Act,
+    /// Why.
+    pub reason: String,
+    /// The policy that says it.
+    pub policy_id: String,
+    /// The argument that it is about.
+    pub attributed_to: Option<String>,
+    /// What it says where a text is longer than its patterns read: block or escalate.
+    pub oversize: Verdict,
+}
+
+/// The rules of a policy that run here, in order.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The rules; their positions in the policy rise.
+    pub rules: Vec<Rule>,
+    calls: Index,
+    results: Index,
+}
+
+/// Why a plan is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPlan {
+    /// One line.
+    pub what: String,
+    /// The position in the policy of the rule that is wrong, where one is.
+    pub at: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanDoc {
+    format: String,
+    v: u64,
+    abi: u32,
+    rules: Vec<RuleDoc>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleDoc {
+    at: usize,
+    id: String,
+    phase: Json,
+    shadow: bool,
+    when: Json,
+    verdict: String,
+    reason: Option<String>,
+    policy_id: Option<String>,
+    attributed_to: Option<String>,
+    mask: Option<Map<String, Json>>,
+    oversize: String,
+}
+
+impl Plan {
+    /// Compile a plan.
+    ///
+    /// # Errors
+    /// Where it is none, or one of its rules needs what this engine has not.
+    pub fn new(json: &[u8]) -> Result<Self, BadPlan> {
+        let bad = |what: &str| BadPlan {
+            what: what.to_owned(),
+            at: None,
+        };
+        if json.len() > MAX_BYTES {
+            return Err(bad("is larger than a plan may be"));
+        }
+        let doc: PlanDoc = serde_json::from_slice(json).map_err(|e| {
+            bad(&format!(
+                "is no plan (line {}, column {})",
+                e.line(),
+                e.column()
+            ))
+        })?;
+        if doc.format != FORMAT || doc.v != VERSION || doc.abi != ABI_VERSION {
+            return Err(bad("is no plan of this version"));
+        }
+        let mut plan = Self {
+            rules: Vec::new(),
+            calls: Index::default(),
+            results: Index::default(),
+        };
+        for rule in doc.rules {
+            if plan.rules.last().is_some_and(|last| last.at >= rule.at) {
+                return Err(bad("has rules out of order"));
+            }
+            let at = Some(rule.at);
+            plan.push(Rule::new(rule).map_err(|what| BadPlan { what, at })?);
+        }
+        Ok(plan)
+    }
+
+    /// The index over the rules of a phase; its places are those in `rules`.
+    #[must_use]
+    pub fn index_of(&self, phase: Phase) -> &Index {
+        match phase {
+            Phase::Call => &self.calls,
+            Phase::Result => &self.results,
+        }
+    }
+
+    fn push(&mut self, rule: Rule) {
+        let keys = rule.when.as_ref().and_then(Condition::keys);
+        let index = match rule.phase {
+            Phase::Call => &mut self.calls,
+            Phase::Result => &mut self.results,
+        };
+        index.add(self.rules.len(), keys.as_deref());
+        self.rules.push(rule);
+    }
+}
+
+impl Rule {
+    fn new(doc: RuleDoc) -> Result<Self, String> {
+        let act = act(&doc)?;
+        let own = matches!(act, Act::Detector(_));
+        let when = match &doc.when {
+            Json::Null if own => None,
+            given => Some(Condition::new(given)?),
+        };
+        if own != doc.reason.is_none() || own != doc.policy_id.is_none() {
+            return Err("has a reason and a policy_id, or neither".to_owned());
+        }
+        Ok(Self {
+            at: doc.at,
+            id: doc.id,
+            phase: phase_of(&doc.phase)?,
+            shadow: doc.shadow,
+            when,
+            act,
+            reason: doc.reason.unwrap_or_default(),
+            policy_id: doc.policy_id.unwrap_or_default(),
+            attributed_to: doc.attributed_to,
+            oversize: match doc.oversize.as_str() {
+                "block" => Verdict::Block,
+                "escalate" => Verdict::Escalate,
+                _ => return Err("oversize: is neither block nor escalate".to_owned()),
+            },
+        })
+    }
+}
+
+fn act(doc: &RuleDoc) -> Result<Act, String> {
+    let detector = match &doc.mask {
+        None => None,
+        Some(body) => {
+            let name = body.get("detector").ok_or("mask: has no detector")?;
+            Some(detector_of(name, body)?)
+        }
+    };
+    match (doc.verdict.as_str(), detector) {
+        ("block", None) => Ok(Act::Fixed(Verdict::Block)),
+        ("escalate", None) => Ok(Act::Fixed(Verdict::Escalate)),
+        ("modify", Some(mask)) => Ok(Act::Mask(mask)),
+        ("detector", Some(own)) => Ok(Act::Detector(own)),
+        _ => Err("has no such verdict, or one that does not go with its mask".to_owned()),
+    }
+}

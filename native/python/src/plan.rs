@@ -1,0 +1,232 @@
+//! `Plan`: the rules of a policy that run natively, asked from Python.
+
+use std::borrow::Cow;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use interlock_engine::context::Context;
+use interlock_engine::edits::Edit;
+use interlock_engine::evaluate::{Decision, Opinion, Saying};
+use interlock_engine::plan as engine;
+use interlock_engine::value::{Event, Origin, Phase, Value};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+
+use crate::read::{borrowed, edited, Reader};
+
+const ALONE: usize = 1 << 14; // bytes of text from which on other threads may run meanwhile
+
+pyo3::create_exception!(
+    interlock_native,
+    Panicked,
+    pyo3::exceptions::PyException,
+    "The native engine failed; whoever asked it refuses the action."
+);
+
+/// The rules of a policy that run natively; immutable, and safe to share between threads.
+#[pyclass(frozen, module = "interlock_native")]
+pub struct Plan {
+    compiled: engine::Plan,
+    decisions: Vec<Py<PyAny>>,
+    frozen: Vec<Py<PyType>>,
+}
+
+#[pymethods]
+impl Plan {
+    /// `json` is the plan, `decisions` a Decision for each of its rules (None where it depends on the event), and
+    /// `frozen` the read-only subclasses of dict and list. Raises: ValueError(what, position of the rule or None).
+    #[new]
+    fn new(
+        json: &Bound<'_, PyBytes>,
+        decisions: Vec<Py<PyAny>>,
+        frozen: Vec<Py<PyType>>,
+    ) -> PyResult<Self> {
+        let compiled = guarded(|| engine::Plan::new(json.as_bytes()))?
+            .map_err(|bad| PyValueError::new_err((bad.what, bad.at)))?;
+        if compiled.rules.len() != decisions.len() {
+            return Err(PyValueError::new_err((
+                "has another number of decisions",
+                None::<usize>,
+            )));
+        }
+        Ok(Self {
+            compiled,
+            decisions,
+            frozen,
+        })
+    }
+
+    /// What the rules at the positions from `lo` up to `hi` say of an event: None where none says anything, else a
+    /// list of (position, Decision) or of (position, (verdict, reason, policy id, attribution, changes)).
+    /// `NotImplemented` where the event holds what the native engine cannot judge. Raises: Panicked.
+    #[pyo3(signature = (lo, hi, stop, action, args, result, wrapped, principal, cwd, origins, /))]
+    #[allow(clippy::too_many_arguments)] // the fields of an event, without an object for them on the hot path
+    fn opinions<'py>(
+        &self,
+        py: Python<'py>,
+        lo: usize,
+        hi: usize,
+        stop: bool,
+        action: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyAny>,
+        result: bool,
+        wrapped: bool,
+        principal: &Bound<'py, PyAny>,
+        cwd: &Bound<'py, PyAny>,
+        origins: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut reader = Reader::new(py, &self.frozen);
+        let unable = || Ok(py.NotImplemented().into_bound(py));
+        let Some(dict) = reader.exact::<PyDict>(args) else {
+            return unable();
+        };
+        let Some(pairs) = reader.map(dict, 0) else {
+            return unable();
+        };
+        let owned = read_origins(origins)?;
+        let texts = (text(action), text(principal), text(cwd), borrowed(&pairs));
+        let (Ok(Some(action)), Ok(principal), Ok(cwd), Some(values)) = texts else {
+            return unable();
+        };
+        let phase = if result { Phase::Result } else { Phase::Call };
+        let event = event(action, values, phase, principal, cwd, &owned);
+        let asked = || {
+            guarded(|| {
+                self.compiled
+                    .opinions(&Context::new(&event, wrapped), (lo, hi), stop)
+            })
+        };
+        let said = if reader.size >= ALONE {
+            py.detach(asked)
+        } else {
+            asked()
+        };
+        let Ok(said) = said? else {
+            return unable();
+        };
+        if said.is_empty() {
+            return Ok(py.None().into_bound(py));
+        }
+        let whole = match &event.args {
+            Value::Map(_) if wrapped => dict.get_item("result")?,
+            _ => None,
+        };
+        let told = said
+            .into_iter()
+            .map(|opinion| self.told(opinion, dict, whole.as_ref(), result));
+        Ok(PyList::new(py, told.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    }
+}
+
+impl Plan {
+    fn told<'py>(
+        &self,
+        opinion: Opinion,
+        args: &Bound<'py, PyDict>,
+        whole: Option<&Bound<'py, PyAny>>,
+        result: bool,
+    ) -> PyResult<(usize, Bound<'py, PyAny>)> {
+        let py = args.py();
+        let at = self
+            .compiled
+            .rules
+            .get(opinion.place)
+            .map_or(usize::MAX, |rule| rule.at);
+        let decision = match opinion.said {
+            Saying::Fixed => {
+                let kept = self.decisions.get(opinion.place);
+                return Ok((
+                    at,
+                    kept.map_or_else(|| py.None(), |d| d.clone_ref(py))
+                        .into_bound(py),
+                ));
+            }
+            Saying::This(decision) => decision,
+        };
+        let changes = match &decision.edit {
+            None => py.None().into_bound(py),
+            Some(edit) if result => edited(whole.unwrap_or(args.as_any()), edit)?,
+            Some(edit) => changed(args, edit)?.into_any(),
+        };
+        Ok((at, told_decision(py, &decision, changes)?.into_any()))
+    }
+}
+
+fn told_decision<'py>(
+    py: Python<'py>,
+    decision: &Decision,
+    changes: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    (
+        decision.verdict as u8,
+        decision.reason.as_str(),
+        decision.policy_id.as_deref(),
+        decision.attributed_to.as_deref(),
+        changes,
+    )
+        .into_pyobject(py)
+}
+
+/// The arguments of a call that an edit changes, by name.
+fn changed<'py>(args: &Bound<'py, PyDict>, edit: &Edit) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(args.py());
+    if let Edit::Within(edits) = edit {
+        for (at, (key, value)) in args.iter().enumerate() {
+            if let Some((_, edit)) = edits.iter().find(|(place, _)| *place == at) {
+                out.set_item(key, edited(&value, edit)?)?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// What is neither None nor a text that can be read.
+struct NoText;
+
+/// A text, or nothing for None.
+fn text<'o>(object: &'o Bound<'_, PyAny>) -> Result<Option<&'o str>, NoText> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    let text = object.cast_exact::<PyString>().map_err(|_| NoText)?;
+    text.to_str().map(Some).map_err(|_| NoText)
+}
+
+fn read_origins(origins: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    let mut read = Vec::new();
+    for origin in origins.cast::<PyTuple>()?.iter() {
+        read.push((
+            origin.getattr("source")?.extract()?,
+            origin.getattr("path")?.extract()?,
+        ));
+    }
+    Ok(read)
+}
+
+fn event<'a>(
+    action: &'a str,
+    args: Value<'a>,
+    phase: Phase,
+    principal: Option<&'a str>,
+    cwd: Option<&'a str>,
+    origins: &'a [(String, String)],
+) -> Event<'a> {
+    let origin = |(source, path): &'a (String, String)| Origin {
+        source: Cow::Borrowed(source),
+        path: Cow::Borrowed(path),
+    };
+    Event {
+        action: Cow::Borrowed(action),
+        args,
+        phase,
+        principal: principal.map(Cow::Borrowed),
+        parent_principal: None,
+        cwd: cwd.map(Cow::Borrowed),
+        origins: origins.iter().map(origin).collect(),
+    }
+}
+
+/// Run native code; a panic becomes an exception that an `except Exception` sees.
+fn guarded<T>(run: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| Panicked::new_err("the native engine failed"))
+}
