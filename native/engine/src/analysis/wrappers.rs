@@ -1,0 +1,413 @@
+//! Programs that run the command in their arguments: by the table, and those that need their own reading.
+
+// Each handler has the type that the tables keep, also where it always knows the output.
+#![allow(clippy::unnecessary_wraps)]
+
+use std::sync::LazyLock;
+
+use super::effects::Finding;
+use super::environment::one;
+use super::options::{split, Options};
+use super::outputs::printed;
+use super::patterns::{stripped, words, Pattern};
+use super::values::{after_last, is_space, partition, spaced, truncated, Arg, HOME_TEXT, UNKNOWN};
+use super::walk::{Call, Handler, Walk};
+use super::wrapper_table::{wrapper, Wrapper, DOCKER_LONG};
+
+static ASSIGNMENT: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"^[A-Za-z_]\w*="));
+static SSH_OPTION: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"^(?:ProxyCommand|LocalCommand)[= ]\s*(.+)"));
+static CRON_LINE: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*(.+)"));
+const MAX_ITEMS: usize = 64;
+const MAX_FILLED: usize = 65536;
+
+/// The handler of a program that runs the command in its arguments.
+#[must_use]
+pub fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "at" | "batch" => at,
+        "crontab" => crontab,
+        "docker" | "nerdctl" | "podman" => container,
+        "fd" | "fdfind" => fd,
+        "find" | "gfind" => find,
+        "kubectl" | "oc" => kubectl,
+        "parallel" => parallel,
+        "ssh" => ssh,
+        "xargs" => xargs,
+        _ => return wrapper(name).map(|_| wrapped as Handler),
+    })
+}
+
+fn wrapped(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let spec = wrapper(&call.program)?;
+    let stays = spec.words == [""];
+    let mut args = call.args.clone();
+    if !spec.words.is_empty() {
+        args = after_words(args, spec);
+    }
+    if call.program == "env" {
+        let mut operand = false;
+        args.retain(|a| {
+            let keep = a.text != "-" || operand;
+            operand = operand || !a.text.starts_with('-');
+            keep
+        });
+    }
+    let opts = split(&args, spec.short, spec.long, !stays);
+    if let Some(code) = spec.code.iter().find_map(|o| opts.value(o)) {
+        return Some(coded(walk, call, code, &opts));
+    }
+    let mut rest: Vec<Arg> = opts.operands.iter().skip(spec.skip).cloned().collect();
+    while spec.assigns && rest.first().is_some_and(|a| ASSIGNMENT.is_match(&a.text)) {
+        let arg = rest.remove(0);
+        assign(walk, &arg);
+    }
+    if rest.first().is_some_and(|a| a.text == "--") {
+        rest.remove(0);
+    }
+    if let [first, code, ..] = rest.as_slice() {
+        if spec.code.contains(&first.text.as_str()) {
+            return Some(walk.code(code.clone(), &call.program, call.stdin.clone()));
+        }
+    }
+    own_finding(walk, call, spec, &opts, &rest);
+    if rest.is_empty() || stays {
+        return None;
+    }
+    if spec.joined {
+        return Some(walk.code(Arg::new(spaced(&rest)), &call.program, call.stdin.clone()));
+    }
+    Some(walk.execute(rest, call.stdin.clone(), false))
+}
+
+/// An option's value that a shell runs.
+fn coded(walk: &mut Walk, call: &Call, code: &Arg, opts: &Options) -> Arg {
+    let mut code = code.clone();
+    if call.program == "env" {
+        let mut words = vec![code.clone()];
+        words.extend(opts.operands.iter().cloned());
+        code.text = spaced(&words);
+    }
+    if call.program == "start-stop-daemon" {
+        let mut argv = vec![code];
+        argv.extend(opts.operands.iter().cloned());
+        return walk.execute(argv, call.stdin.clone(), false);
+    }
+    walk.code(code, &call.program, call.stdin.clone())
+}
+
+/// What follows the subcommand; nothing where another subcommand stands.
+fn after_words(args: Vec<Arg>, spec: &Wrapper) -> Vec<Arg> {
+    if spec.words == [""] {
+        return args;
+    }
+    let mut before = split(&args, spec.short, spec.long, true).operands;
+    match before.first() {
+        Some(first) if spec.words.contains(&first.text.as_str()) => before.split_off(1),
+        _ => Vec::new(),
+    }
+}
+
+fn assign(walk: &mut Walk, arg: &Arg) {
+    let (name, _, value) = partition(&arg.text, '=');
+    let value = one(arg.with_text(value));
+    walk.env.set(name, value.clone());
+    walk.sensitive(name, &value);
+}
+
+fn own_finding(walk: &mut Walk, call: &Call, spec: &Wrapper, opts: &Options, rest: &[Arg]) {
+    if spec.finding.is_empty() || opts.has(&["--help", "--version", "-V", "-l", "-v", "-k", "-K"]) {
+        return;
+    }
+    let first = rest.first().map_or("", |a| a.text.as_str());
+    walk.emit(Finding::new(spec.finding, first, "system"), &call.program);
+    let shells = ["su", "bash", "sh", "zsh", "fish", "dash"];
+    if (rest.is_empty() && opts.has(spec.shells))
+        || (call.program == "su" && opts.value("-c").is_none())
+    {
+        walk.emit(Finding::new("privilege.shell", "", "system"), &call.program);
+    } else if rest.len() == 1 && shells.contains(&after_last(first, '/')) {
+        walk.emit(
+            Finding::new("privilege.shell", first, "system"),
+            &call.program,
+        );
+    }
+}
+
+// -- xargs, parallel, find -exec --
+
+fn xargs(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let long = [
+        "--arg-file",
+        "--delimiter",
+        "--max-args",
+        "--max-procs",
+        "--max-chars",
+    ];
+    let opts = split(&call.args, "aEILndPsJR", &long, true);
+    let command = if opts.operands.is_empty() {
+        vec![Arg::new("echo")]
+    } else {
+        opts.operands.clone()
+    };
+    let value = |names: &[&str]| names.iter().find_map(|name| opts.value(name));
+    let items = items(call.stdin.as_ref(), value(&["-d", "--delimiter"]));
+    let mark = match value(&["-I", "-J", "--replace"]) {
+        Some(holder) if !holder.text.is_empty() => holder.text.as_str(),
+        Some(_) => "{}",
+        None if opts.has(&["-i", "--replace"]) => "{}",
+        None => "",
+    };
+    Some(walk.execute(filled(command, &items, mark), Some(Arg::unknown()), false))
+}
+
+fn items(stdin: Option<&Arg>, delimiter: Option<&Arg>) -> Vec<Arg> {
+    let Some(stdin) = stdin.filter(|arg| !stripped(&arg.text).is_empty()) else {
+        return vec![Arg::unknown_from(stdin.map_or("", |arg| arg.taint))];
+    };
+    let pieces: Vec<&str> = match delimiter.filter(|d| !d.text.is_empty()) {
+        Some(delimiter) => stdin
+            .text
+            .split(delimiter.text.as_str())
+            .take(MAX_ITEMS)
+            .collect(),
+        None => words(&stdin.text).take(MAX_ITEMS).collect(),
+    };
+    pieces
+        .into_iter()
+        .map(|piece| piece.trim_matches('\n'))
+        .filter(|piece| !piece.is_empty())
+        .map(|piece| Arg::tainted(piece, stdin.taint))
+        .collect()
+}
+
+/// The command with the items at its end, or in the place of `mark`.
+fn filled(mut command: Vec<Arg>, items: &[Arg], mark: &str) -> Vec<Arg> {
+    if mark.is_empty() || !command.iter().any(|a| a.text.contains(mark)) {
+        command.extend(items.iter().cloned());
+        return command;
+    }
+    let all_items = spaced(items);
+    let taint = items.first().map_or("", |item| item.taint);
+    let mut found = Vec::new();
+    for arg in command {
+        if arg.text == mark {
+            found.extend(items.iter().cloned());
+        } else if arg.text.contains(mark) {
+            let mut new = arg.with_text(replaced(&arg.text, mark, &all_items));
+            new.taint = if arg.taint.is_empty() {
+                taint
+            } else {
+                arg.taint
+            };
+            found.push(new);
+        } else {
+            found.push(arg);
+        }
+    }
+    found
+}
+
+/// The text with `mark` replaced, no longer than a word may be; never built longer than twice that.
+fn replaced(text: &str, mark: &str, with: &str) -> String {
+    let mut out = String::new();
+    let mut pieces = text.split(mark).peekable();
+    while let Some(piece) = pieces.next() {
+        out.push_str(piece);
+        if out.len() > MAX_FILLED * 4 {
+            break;
+        }
+        if pieces.peek().is_some() {
+            out.push_str(with);
+        }
+    }
+    truncated(&out, MAX_FILLED).to_owned()
+}
+
+fn parallel(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let long = [
+        "--jobs",
+        "--sshlogin",
+        "--arg-file",
+        "--colsep",
+        "--delay",
+        "--joblog",
+        "--results",
+        "--env",
+    ];
+    let opts = split(&call.args, "jSIaNnLCdP", &long, true);
+    let cuts = |a: &Arg| matches!(a.text.as_str(), ":::" | "::::" | ":::+");
+    let cut = opts
+        .operands
+        .iter()
+        .position(cuts)
+        .unwrap_or(opts.operands.len());
+    let command: Vec<Arg> = opts.operands.iter().take(cut).cloned().collect();
+    let mut items: Vec<Arg> = opts.operands.iter().skip(cut + 1).cloned().collect();
+    if items.is_empty() {
+        items = self::items(call.stdin.as_ref(), Some(&Arg::new("\n")));
+    }
+    if command.is_empty() {
+        for item in items {
+            walk.code(item, "parallel", None);
+        }
+        return Some(Arg::unknown());
+    }
+    let joined = command.iter().any(|a| a.text.contains(' '));
+    let filled = filled_here(command, &items);
+    if joined {
+        walk.code(Arg::new(spaced(&filled)), "parallel", None);
+    }
+    Some(walk.execute(filled, None, false))
+}
+
+/// The command with the items in the place of `{}`, where it has one.
+fn filled_here(command: Vec<Arg>, items: &[Arg]) -> Vec<Arg> {
+    filled(command, items, "{}")
+}
+
+/// -exec, -execdir, -ok: the command, once, with what the search would find. -delete is in the programs' table.
+fn find(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let args = &call.args;
+    let found = items(Some(&printed("find", args, None)), None);
+    let mut k = 0;
+    while let Some(arg) = args.get(k) {
+        if matches!(arg.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let rest = args.iter().skip(k + 1);
+            let command: Vec<Arg> = rest
+                .take_while(|a| a.text != ";" && a.text != "+")
+                .cloned()
+                .collect();
+            k += 1 + command.len();
+            if !command.is_empty() {
+                walk.execute(filled_here(command, &found), None, false);
+            }
+        }
+        k += 1;
+    }
+    None
+}
+
+fn fd(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let cuts = |a: &Arg| matches!(a.text.as_str(), "-x" | "--exec" | "-X" | "--exec-batch");
+    let cut = call.args.iter().position(cuts)?;
+    let (before, after) = call.args.split_at_checked(cut)?;
+    let operands = split(before, "edtSoEcj", &[], false).operands;
+    let all = operands
+        .first()
+        .is_some_and(|a| matches!(a.text.as_str(), "." | "" | ".*"));
+    let taint = if all { "found" } else { "filtered" };
+    let below =
+        |root: &str| Arg::tainted(format!("{}/{UNKNOWN}", root.trim_end_matches('/')), taint);
+    let mut items: Vec<Arg> = operands
+        .iter()
+        .skip(1)
+        .map(|root| below(&root.text))
+        .collect();
+    if items.is_empty() {
+        items.push(below("."));
+    }
+    let command: Vec<Arg> = after.iter().skip(1).cloned().collect();
+    if command.is_empty() {
+        return None;
+    }
+    Some(walk.execute(filled_here(command, &items), None, false))
+}
+
+// -- other machines and containers --
+
+fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let opts = split(&call.args, "bcDeEFIiJLlmopQRSWw", &[], true);
+    if let Some(found) = opts
+        .value("-o")
+        .and_then(|value| SSH_OPTION.captures(&value.text))
+    {
+        if found.text(1) != "none" {
+            walk.code(Arg::new(found.text(1)), "ssh", None);
+        }
+    }
+    let command: Vec<Arg> = opts.operands.iter().skip(1).cloned().collect();
+    let code = if command.is_empty() {
+        call.stdin.clone()
+    } else {
+        Some(Arg::new(spaced(&command)))
+    };
+    let code = code.filter(|code| !code.text.is_empty())?;
+    let cwd = std::mem::replace(&mut walk.env.cwd, HOME_TEXT.to_owned());
+    let out = if code.known() || !command.is_empty() {
+        walk.code(code, "ssh", None)
+    } else {
+        Arg::unknown()
+    };
+    walk.env.cwd = cwd;
+    Some(out)
+}
+
+/// docker, podman, nerdctl: exec and run; compose exec and run.
+fn container(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let mut rest = split(&call.args, "HDlcfp", DOCKER_LONG, true).operands;
+    while rest
+        .first()
+        .is_some_and(|a| matches!(a.text.as_str(), "compose" | "container"))
+    {
+        rest = split(rest.get(1..)?, "fp", DOCKER_LONG, true).operands;
+    }
+    let (first, rest) = rest.split_first()?;
+    if !matches!(first.text.as_str(), "exec" | "run") {
+        return None;
+    }
+    let inner = split(rest, "vepuwlhmac", DOCKER_LONG, true);
+    let mut command: Vec<Arg> = inner.operands.iter().skip(1).cloned().collect();
+    if let Some(entry) = inner
+        .value("--entrypoint")
+        .filter(|entry| !entry.text.is_empty())
+    {
+        command.insert(0, entry.clone());
+    }
+    inside(walk, command, call.stdin.clone())
+}
+
+fn inside(walk: &mut Walk, command: Vec<Arg>, stdin: Option<Arg>) -> Option<Arg> {
+    if command.is_empty() {
+        return None;
+    }
+    let cwd = std::mem::replace(&mut walk.env.cwd, format!("/work{UNKNOWN}"));
+    walk.execute(command, stdin, false);
+    walk.env.cwd = cwd;
+    Some(Arg::unknown())
+}
+
+fn kubectl(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let has = |word: &str| call.args.iter().any(|a| a.text == word);
+    if !has("exec") && !has("run") {
+        return None;
+    }
+    let cut = call.args.iter().position(|a| a.text == "--")?;
+    inside(
+        walk,
+        call.args.iter().skip(cut + 1).cloned().collect(),
+        call.stdin.clone(),
+    )
+}
+
+fn at(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    if let Some(code) = call.stdin.as_ref().filter(|code| code.known()) {
+        walk.code(code.clone(), &call.program, None);
+    }
+    Some(Arg::empty())
+}
+
+/// A crontab's lines: five fields and a command.
+fn crontab(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let text = call.stdin.as_ref().map_or("", |stdin| stdin.text.as_str());
+    for line in text.split('\n').take(200) {
+        if line.trim_start_matches(is_space).starts_with('#') {
+            continue;
+        }
+        if let Some(found) = CRON_LINE.captures(line) {
+            walk.code(Arg::new(found.text(1)), "crontab", None);
+        }
+    }
+    Some(Arg::empty())
+}
