@@ -12,9 +12,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from interlock.base.clock import ManualClock
-from interlock.engine.approvals import ApprovalRequest, ask
+from interlock.engine.approvals import ApprovalRequest, Scripts, ask, no_scripts
 from interlock.engine.approvals_queue import ApprovalQueue
 from interlock.engine.approvals_store import ApprovalStore
 from interlock.engine.decision import Decision
@@ -33,17 +34,17 @@ def rule(name: str = "ask.first") -> Rule:
     return Rule(name, lambda event: Decision.escalate("needs a person"))
 
 
-def escalation(action: str = "Bash", args: Mapping[str, object] | None = None, **more: object) -> Outcome:
+def escalation(action: str = "Bash", args: Mapping[str, object] | None = None, **more: Any) -> Outcome:
     """An outcome that escalates; `reason`, `evidence`, `rules` and `rewritten` go to it, what is left to the event."""
-    said = Decision.escalate(str(more.pop("reason", "needs a person")), evidence=more.pop("evidence", None))  # type: ignore[arg-type]
-    rules = tuple(rule(name) for name in more.pop("rules", ("ask.first",)))  # type: ignore[attr-defined]
-    rewritten = frozenset(more.pop("rewritten", ()))  # type: ignore[call-overload]
-    event = SensorEvent(action, {"command": "git push --force"} if args is None else args, **more)  # type: ignore[arg-type]
+    said = Decision.escalate(more.pop("reason", "needs a person"), evidence=more.pop("evidence", None))
+    rules = tuple(rule(name) for name in more.pop("rules", ("ask.first",)))
+    rewritten = frozenset(more.pop("rewritten", ()))
+    event = SensorEvent(action, {"command": "git push --force"} if args is None else args, **more)
     return Outcome(said, event, fired=rules, decider=rules[0], rewritten=rewritten, escalated=rules)
 
 
-def queue(folder: Path, clock: ManualClock | None = None, **settings: object) -> ApprovalQueue:
-    return ApprovalQueue(folder / "approvals.sqlite", clock=clock, **settings)  # type: ignore[arg-type]
+def queue(folder: Path, clock: ManualClock | None = None, **settings: Any) -> ApprovalQueue:
+    return ApprovalQueue(folder / "approvals.sqlite", clock=clock, **settings)
 
 
 def store_of(folder: Path, clock: ManualClock | None = None) -> ApprovalStore:
@@ -58,10 +59,15 @@ def request_id(queue_: ApprovalQueue, outcome: Outcome | None = None) -> str:
     return answer.request_id
 
 
-def request(outcome: Outcome | None = None) -> ApprovalRequest:
+def request(outcome: Outcome | None = None, scripts: Scripts = no_scripts) -> ApprovalRequest:
     """What an approver is given."""
     seen: list[ApprovalRequest] = []
-    ask(lambda given: bool(seen.append(given)), outcome or escalation(), "p1")
+
+    def approver(given: ApprovalRequest) -> bool:
+        seen.append(given)
+        return False
+
+    ask(approver, outcome or escalation(), "p1", scripts=scripts)
     return seen[0]
 
 
@@ -75,7 +81,8 @@ class Said:
 
 def typed_back(text: str) -> str:
     """What a person types: the word that the challenge names."""
-    return re.findall(r"type (\w+) and press Enter", text)[-1]
+    words: list[str] = re.findall(r"type (\w+) and press Enter", text)
+    return words[-1]
 
 
 def at_terminal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -401,7 +402,7 @@ def test_a_held_call_that_nobody_answers_is_refused_in_time(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("times", [{"wait_s": 0}, {"use_s": -1}, {"wait_s": float("nan")}, {"hold_s": 1e9}])
-def test_times_that_make_no_sense_are_a_mistake_of_the_caller(tmp_path: Path, times: dict[str, float]) -> None:
+def test_times_that_make_no_sense_are_a_mistake_of_the_caller(tmp_path: Path, times: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="seconds"):
         queue(tmp_path, **times)
 

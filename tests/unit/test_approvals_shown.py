@@ -106,10 +106,8 @@ def test_everything_that_is_bound_is_shown(tmp_path: Path) -> None:
         evidence={"host": "evil.example"},
         reason="needs two looks",
     )
-    given_ = request(outcome)
-    asked = []
-    ask(lambda r: bool(asked.append(r)), outcome, "policy-digest-0123", scripts=named_scripts)
-    page = card(opened(document_of(asked[0]), asked[0].digest))
+    given_ = request(outcome, named_scripts)
+    page = card(opened(document_of(given_), given_.digest))
     for part in (
         "Bash (call)",
         "bot",
@@ -117,15 +115,14 @@ def test_everything_that_is_bound_is_shown(tmp_path: Path) -> None:
         str(tmp_path),
         "abcd",
         "r.one, r.two",
-        "policy-digest-01",
+        "policy      p1",
         "needs two looks",
-        f"{path}  SHA-256 {asked[0].scripts[0].sha256}",
+        f"{path}  SHA-256 {given_.scripts[0].sha256}",
         "command:  (rewritten by a rule)",
         "| bash x.sh",
         "evil.example",
     ):
         assert part in page, part
-    assert given_.digest != asked[0].digest
 
 
 def test_a_long_text_says_how_much_is_left_out_and_full_shows_it() -> None:
