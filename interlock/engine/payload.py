@@ -68,12 +68,16 @@ def frozen(value: object, depth: int = 0) -> object:
         raise NotCanonical(f"is nested deeper than {MAX_DEPTH} levels")
     if type(value) in _PLAIN:
         return value
+    below = depth + 1
+    plain = _PLAIN if below <= MAX_DEPTH else ()  # most of what a container holds is plain, and is not called for
     if isinstance(value, Mapping):
-        return FrozenDict({_key(k): frozen(v, depth + 1) for k, v in value.items()})
+        return FrozenDict(
+            {k if type(k) is str else _key(k): v if type(v) in plain else frozen(v, below) for k, v in value.items()}
+        )
     if isinstance(value, list):
-        return FrozenList([frozen(v, depth + 1) for v in value])
+        return FrozenList([v if type(v) in plain else frozen(v, below) for v in value])
     if isinstance(value, tuple):
-        return _same_tuple(value, [frozen(v, depth + 1) for v in value])
+        return _same_tuple(value, [frozen(v, below) for v in value])
     return _leaf(value)
 
 
@@ -90,8 +94,7 @@ def _leaf(value: object) -> object:
 
 
 def _key(key: object) -> object:
-    if type(key) is not str:
-        encode(key)
+    encode(key)
     return key
 
 
@@ -99,7 +102,7 @@ def frozen_mapping(args: Mapping[str, object]) -> Mapping[str, object]:
     """Read-only arguments; those that are frozen already are returned as they are. Raises: NotCanonical."""
     if isinstance(args, FrozenDict):
         return args
-    return FrozenDict({k: frozen(v, 1) for k, v in args.items()})
+    return FrozenDict({k: v if type(v) in _PLAIN else frozen(v, 1) for k, v in args.items()})
 
 
 def thawed(value: object) -> Any:

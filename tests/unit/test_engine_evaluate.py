@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.base.canonical import NotCanonical
+from interlock.base.canonical import MAX_DEPTH, NotCanonical, encode
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, evaluate
 from interlock.engine.event import SensorEvent
@@ -192,6 +192,36 @@ def test_nesting_without_end_is_refused() -> None:
     assert outcome.decision.verdict is Verdict.BLOCK
     assert "nested deeper" in outcome.decision.reason
     assert isinstance(outcome.cause, NotCanonical)
+
+
+@pytest.mark.parametrize("levels", range(MAX_DEPTH - 2, MAX_DEPTH + 3))
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: {"k": v}, lambda v: (v,)])
+@pytest.mark.parametrize("leaf", ["text", 5, [], {}])
+def test_just_what_has_an_encoding_can_be_judged(levels: int, wrap: Callable[[object], object], leaf: object) -> None:
+    value = leaf
+    for _ in range(levels):
+        value = wrap(value)
+    encodes = levels <= MAX_DEPTH
+    for read in (encode, frozen):
+        if encodes:
+            read(value)
+        else:
+            with pytest.raises(NotCanonical):
+                read(value)
+
+
+@pytest.mark.parametrize("value", [object(), {1: object()}, {(object(),): 1}, 10**4001, {"k": {object()}}])
+def test_what_has_no_encoding_cannot_be_judged(value: object) -> None:
+    for read in (encode, frozen):
+        with pytest.raises(NotCanonical):
+            read(value)
+
+
+def test_a_view_of_bytes_that_can_be_changed_is_copied() -> None:
+    own = bytearray(b"abc")
+    seen = frozen({"view": memoryview(own), "bytes": own})
+    own[0] = 0
+    assert seen == {"view": b"abc", "bytes": bytearray(b"abc")}
 
 
 def test_a_result_that_is_a_mapping_stands_for_itself_and_anything_else_under_result() -> None:

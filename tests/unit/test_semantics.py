@@ -94,7 +94,7 @@ HELD: Final[dict[str, tuple[str, str]]] = {
     "S56": (_D, "test_a_mode_that_does_not_exist_is_misuse"),
     "S57": ("test_semantics_settle", "test_the_receipt_is_written_before_the_tool_runs"),
     "S58": (_D, "test_observers_are_told_the_call_as_it_was_and_their_failures_are_counted"),
-    "S59": (_R, "test_each_row_refuses_in_its_own_words_and_shows_no_value"),
+    "S59": (_R, "test_each_row_refuses_in_its_own_words_and_shows_no_value test_every_row_is_reached_here"),
     "S60": (_R, "test_each_row_refuses_in_its_own_words_and_shows_no_value"),
     "S61": (_D, "test_a_rule_that_raises_is_the_cause_of_the_block"),
     "S62": (_R, "test_each_row_refuses_in_its_own_words_and_shows_no_value"),

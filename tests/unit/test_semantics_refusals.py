@@ -27,6 +27,7 @@ from interlock.engine.refusals import (
     NO_DECISION,
     NO_POLICY,
     NO_RECEIPT,
+    NO_SCOPE,
     REASONS,
     RULE_FAILED,
     UNKNOWN_VERDICT,
@@ -102,6 +103,19 @@ def no_policy() -> None:
     enforce_tool_call("t", {"x": SECRET})
 
 
+class Nowhere:
+    """Scopes that know nobody."""
+
+    def policy_for(self, event: SensorEvent, policy: Policy) -> Policy:
+        raise KeyError(SECRET)
+
+
+def no_scope() -> None:
+    install()
+    ambient.installed().scopes = cast(Any, Nowhere())
+    enforce_tool_call("t", {"x": SECRET})
+
+
 def no_receipt() -> None:
     install(sink=Full())
     enforce_tool_call("t", {"x": SECRET})
@@ -136,6 +150,7 @@ REACHED: Final[Mapping[str, Callable[[], None]]] = {
     UNREADABLE: unreadable,
     NATIVE_PANIC: native_panic,
     NO_POLICY: no_policy,
+    NO_SCOPE: no_scope,
     NO_RECEIPT: no_receipt,
     NO_APPROVER: asking(None),
     APPROVER_FAILED: asking(raising(OSError(SECRET))),
@@ -157,6 +172,10 @@ def test_each_row_refuses_in_its_own_words_and_shows_no_value(policy_id: str) ->
         assert caught.value.decision.verdict is Verdict.ESCALATE
     else:
         assert (caught.value.policy_id, caught.value.decision.verdict) == (policy_id, Verdict.BLOCK)
+
+
+def test_every_row_is_reached_here() -> None:
+    assert list(REACHED) == list(REASONS)
 
 
 def test_every_row_is_in_one_line_and_names_the_guard() -> None:
