@@ -11,9 +11,10 @@ import pytest
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.detectors.spec import DetectorSpec
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy import conditions, document, load, matching
+from interlock.engine.policy import conditions, load, rule_document
 from interlock.engine.policy.check import check_rules
 from interlock.engine.policy.document import BadPolicy, rule_docs
+from interlock.engine.policy.limits import Limits
 from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules, load_policy
 from interlock.engine.policy.model import Policy, Source
 
@@ -60,13 +61,18 @@ def test_a_rule_gives_its_verdict_reason_and_ids() -> None:
     assert made.source == HERE
 
 
-def test_a_rule_that_cannot_judge_blocks_under_an_id_that_is_not_its_own() -> None:
+def test_a_rule_that_cannot_judge_objects_under_an_id_that_is_not_its_own() -> None:
     regex = {"arg": "command", "regex": "a+b"}
     for when in (regex, {"not": regex}):
         policy = loaded(data(rule("r", when=when, verdict="escalate")))
-        ((_, decision),) = says(policy, "x" * (matching.MAX_TEXT + 1))
-        assert (decision.verdict, decision.policy_id) == (Verdict.BLOCK, LIMITS_POLICY_ID)
+        ((_, decision),) = says(policy, "x" * (Limits().command + 1))
+        assert (decision.verdict, decision.policy_id) == (Verdict.ESCALATE, LIMITS_POLICY_ID)
         assert decision.reason.startswith("rule r cannot judge this: a text is longer than")
+    many = {"arg": "a[*][*]", "equals": 1}
+    (made,) = loaded(data(rule("r", when=many))).rules
+    told = made.function(SensorEvent("x", {"a": [[0] * 1000] * 101}))
+    assert told is not None
+    assert (told.verdict, told.policy_id) == (Verdict.BLOCK, LIMITS_POLICY_ID)
 
 
 def test_a_rule_modifies_only_through_its_mask() -> None:
@@ -169,18 +175,18 @@ def test_result_rules_are_compiled_for_results() -> None:
 
 
 def test_a_mask_that_allows_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = DetectorSpec("calm", lambda params: lambda event: Decision.allow(), {}, True, "call", "")
+    calm = DetectorSpec("calm", lambda params: lambda event: Decision.allow(), {}, True, ("call",), "")
     monkeypatch.setattr(conditions, "REGISTRY", {"calm": calm})
-    monkeypatch.setattr(document, "REGISTRY", {"calm": calm})
+    monkeypatch.setattr(rule_document, "REGISTRY", {"calm": calm})
     made = rule("m", when={"action": "*"}, verdict="modify", mask={"detector": "calm"})
     (compiled,) = compile_rules(rule_docs([made], "here"), HERE)
     assert compiled.function(SensorEvent("Bash", {})) is None
 
 
 def test_a_mask_that_cannot_mask_may_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    stern = DetectorSpec("stern", lambda params: lambda event: Decision.block("cannot"), {}, True, "call", "")
+    stern = DetectorSpec("stern", lambda params: lambda event: Decision.block("cannot"), {}, True, ("call",), "")
     monkeypatch.setattr(conditions, "REGISTRY", {"stern": stern})
-    monkeypatch.setattr(document, "REGISTRY", {"stern": stern})
+    monkeypatch.setattr(rule_document, "REGISTRY", {"stern": stern})
     examples = {"fires": [{"action": "Bash"}], "passes": []}
     made = rule("m", when={"action": "*"}, verdict="modify", mask={"detector": "stern"}, examples=examples)
     docs = rule_docs([made], "here")

@@ -19,7 +19,7 @@ from interlock.engine.detectors.walk import texts
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
-__all__ = ["DETECTORS"]
+__all__ = ["DETECTORS", "hosts_of_call"]
 
 _ID: Final = "network_egress"
 _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"allowed_hosts": (list, tuple)}
@@ -32,6 +32,12 @@ _URL_START: Final = re.compile(
 )
 _DROPPED: Final = str.maketrans("", "", "\t\n\r")  # what URL parsers drop wherever it stands
 _BLANK: Final = re.compile(r"\s")
+
+
+def hosts_of_call(event: SensorEvent) -> Iterator[str]:
+    """The normal forms of the hosts that a call leads to. Raises: BadHost, where one cannot be read."""
+    for _, key, text in texts(event.args):
+        yield from _hosts(key, text)
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:

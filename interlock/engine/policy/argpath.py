@@ -1,4 +1,4 @@
-"""Paths to arguments: `command`, `a.b[0].c`, `a.*`, `a[*]`, `a["key with.dots"]`.
+"""Paths to arguments: `command`, `a.b[0].c`, `a.*`, `a[*]`, `a["key with.dots"]`, all also with `args.` before them.
 
     name        the value under that key of a mapping
     .*          every value of a mapping
@@ -6,8 +6,9 @@
     [*]         every element of a list
     ["name"]    the value under a key that holds a dot or a bracket
 
-A path starts from the arguments. It reads mappings and lists only, never an attribute of an object. Where it leads
-nowhere it yields nothing.
+A path starts from the arguments, whether or not it says `args.` first; to what lies under an argument that is itself
+called args it begins with `args.args.`. It reads mappings and lists only, never an attribute of an object. Where it
+leads nowhere it yields nothing.
 """
 
 from __future__ import annotations
@@ -18,39 +19,47 @@ from typing import Final, TypeAlias
 
 from interlock.engine.policy.problems import BadPolicy, CannotJudge
 
-__all__ = ["MAX_REACHED", "MAX_STEPS", "compile_path"]
+__all__ = ["MAX_REACHED", "MAX_STEPS", "compile_path", "path_steps"]
 
 MAX_STEPS: Final = 32  # steps in a path
-MAX_REACHED: Final = 100_000  # values that one path may reach in one event
+MAX_REACHED: Final = 100_000  # values that one path may reach in one event, where no other limit is given
 
 _Step: TypeAlias = str | int | None  # a key, an index, or every value of a mapping
 _EVERY_ELEMENT: Final = -1
 
 
-def compile_path(path: str, where: str) -> Callable[[Mapping[str, object]], Iterator[object]]:
+def compile_path(path: str, where: str, most: int = MAX_REACHED) -> Callable[[Mapping[str, object]], Iterator[object]]:
     """A function that yields the values at a path. Raises: BadPolicy; the function raises CannotJudge."""
-    steps = _parsed(path, where)
-    if len(steps) > MAX_STEPS:
-        raise BadPolicy(f"path has more than {MAX_STEPS} steps", where=where)
+    steps = path_steps(path, where)
     if len(steps) == 1 and isinstance(name := steps[0], str):
         return lambda args: iter((args[name],) if name in args else ())
 
     def values(args: Mapping[str, object]) -> Iterator[object]:
         level: list[object] = [args]
         for step in steps:
-            level = _next_level(level, step, path)
+            level = _next_level(level, step, path, most)
         return iter(level)
 
     return values
 
 
-def _next_level(level: list[object], step: _Step, path: str) -> list[object]:
+def path_steps(path: str, where: str) -> tuple[_Step, ...]:
+    """The steps of a path, without a leading `args`. Raises: BadPolicy."""
+    steps = _parsed(path, where)
+    if len(steps) > 1 and path.startswith("args."):
+        steps = steps[1:]
+    if len(steps) > MAX_STEPS:
+        raise BadPolicy(f"path has more than {MAX_STEPS} steps", where=where)
+    return steps
+
+
+def _next_level(level: list[object], step: _Step, path: str, most: int) -> list[object]:
     out: list[object] = []
     for value in level:
         for held in _taken(value, step):
             out.append(held)
-            if len(out) > MAX_REACHED:
-                raise CannotJudge(f"path leads to more than {MAX_REACHED} values", where=f"argument {path}")
+            if len(out) > most:
+                raise CannotJudge(f"path leads to more than {most} values", where=f"argument {path}")
     return out
 
 

@@ -1,7 +1,7 @@
 """Runs the examples that rules carry: each `fires` must make that very rule fire, each `passes` must not.
 
 A rule without an example of either kind fails the check: a rule that nobody has seen fire, or seen hold its peace,
-is not known to work.
+is not known to work. For an example, every `count` and `rate` has been reached.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Literal
 
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy.document import Document, RuleDoc
-from interlock.engine.policy.load import LIMITS_POLICY_ID, compile_rules
+from interlock.engine.policy.compiled import LIMITS_POLICY_ID, Reached, compile_rules
+from interlock.engine.policy.document import Document
 from interlock.engine.policy.model import Rule, Source
+from interlock.engine.policy.rule_document import RuleDoc
 
 __all__ = ["Report", "Row", "check_document", "check_rules"]
 
@@ -59,7 +60,7 @@ def check_rules(docs: Iterable[RuleDoc]) -> Report:
 
 
 def _rows(doc: RuleDoc) -> list[Row]:
-    (rule,) = compile_rules([doc], Source("file"))
+    (rule,) = compile_rules([doc], Source("file"), Reached())
     rows: list[Row] = []
     if not doc.examples.fires:
         rows.append(Row(doc.id, "fires", -1, "the rule has no example that must fire"))

@@ -1,124 +1,100 @@
-"""From documents to the Policy that the engine evaluates: compiled and extended.
+"""From documents to the Policy that the engine evaluates: extended, its overlays added, its quarantine applied.
 
 `extends` comes first: a document's own rules run after those it extends, in the order it names them. A rule whose id
 an extended document already has takes that rule's place, unless that rule is locked: a locked rule stands. Two
-documents that are extended side by side may not define one id differently.
+documents that are extended side by side may not define one id differently. Overlays come last and only add (see
+`overlay`). What a document says of limits and of what is larger stands; where it says nothing, the strictest of the
+documents that it extends. To prove calls harmless is never inherited. Every example of a file must hold.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable
 from typing import Final
 
 from interlock.base.canonical import digest
-from interlock.engine.decision import Decision, Verdict
-from interlock.engine.event import SensorEvent
-from interlock.engine.policy.document import MAX_RULES, Document, RuleDoc, parse_document, plain, semantic_digest
-from interlock.engine.policy.model import Policy, Rule, RuleFunction, Source
-from interlock.engine.policy.problems import BadPolicy, CannotJudge
+from interlock.base.clock import SystemClock
+from interlock.engine.policy.check import check_document
+from interlock.engine.policy.compiled import LIMITS_POLICY_ID, Counts, compile_rules
+from interlock.engine.policy.counting import CountStore
+from interlock.engine.policy.document import Document, parse_document, semantic_digest, settings_marks
+from interlock.engine.policy.limits import strictest
+from interlock.engine.policy.model import Policy, Quarantined, Rule, Source
+from interlock.engine.policy.overlay import demand_monotone
+from interlock.engine.policy.problems import BadPolicy
+from interlock.engine.policy.rule_document import MAX_RULES
+from interlock.engine.policy.setup import Resolve
 
 __all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "Resolver", "compile_rules", "load_policy"]
 
 MAX_CHAIN: Final = 8  # documents that extend one another in a row
-LIMITS_POLICY_ID: Final = "interlock.limits"  # the policy_id of a block by a rule that could not judge
 
 Resolver = Callable[[str], "Policy | bytes"]
 
 
-def compile_rules(docs: Iterable[RuleDoc], source: Source) -> tuple[Rule, ...]:
-    """Rules that the engine can run."""
-    return tuple(
-        Rule(
-            id=doc.id,
-            function=_function(doc),
-            phase=doc.phase,
-            verdict=doc.verdict,
-            locked=doc.locked,
-            redacts=doc.mask is not None,
-            source=source,
-            shadow=doc.shadow,
-            plan=_plan(doc),
-        )
-        for doc in docs
-    )
-
-
-def _plan(doc: RuleDoc) -> dict[str, object]:
-    """The rule as plain JSON with all defaults filled in: what another engine compiles it from."""
-    return {
-        "id": doc.id,
-        "phase": doc.phase,
-        "when": plain(doc.when),
-        "verdict": doc.verdict.name.lower(),
-        "reason": doc.reason,
-        "policy_id": doc.policy_id,
-        "attributed_to": doc.attributed_to,
-        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": plain(doc.mask.params)},
-        "shadow": doc.shadow,
-    }
-
-
-def load_policy(data: bytes, *, where: str, source: Source, resolve: Resolver) -> Policy:
+def load_policy(
+    data: bytes,
+    *,
+    where: str,
+    source: Source,
+    resolve: Resolver,
+    trusted: Callable[[str], bool] = lambda sha256: False,
+    links: Resolve | None = None,
+    counts: Counts | None = None,
+    examples: bool = True,
+) -> Policy:
     """The Policy of a document and of all that it extends.
 
-    `resolve` gives what a name in `extends` stands for, a document's bytes or a Policy; it raises an InterlockError
-    for a name that it does not know.
+    `resolve` gives what a name in `extends` or `overlays` stands for, a document's bytes or a Policy; it raises an
+    InterlockError for a name that it does not know. `trusted` says of an overlay's SHA-256 (hex) whether a person has
+    trusted that very content. `links` follows symbolic links, `counts` counts for rules that ask how often.
+    `examples` is false only for whoever runs the examples anyway, and shows which do not hold.
 
     Raises: BadPolicy.
     """
-    return _Loading(resolve).load(parse_document(data, where=where), where, source, (where,))
-
-
-def _function(doc: RuleDoc) -> RuleFunction:
-    """A rule's function. A rule that cannot judge an event blocks it, under a policy_id that is not its own."""
-
-    def function(event: SensorEvent) -> Decision | None:
-        try:
-            return _decision(doc, event) if doc.condition(event) else None
-        except CannotJudge as e:
-            return Decision.block(f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, doc.attributed_to)
-
-    return function
-
-
-def _decision(doc: RuleDoc, event: SensorEvent) -> Decision | None:
-    if doc.mask is None:
-        return Decision(doc.verdict, doc.reason, doc.policy_id, doc.attributed_to)
-    masked = doc.mask.function(event)
-    if masked is None or masked.verdict == Verdict.ALLOW:
-        return None
-    return dataclasses.replace(
-        masked, reason=doc.reason, policy_id=doc.policy_id, attributed_to=doc.attributed_to or masked.attributed_to
-    )
+    loading = _Loading(resolve, trusted, links, counts or CountStore(SystemClock().now_us), examples)
+    return loading.load(data, where, source, (where,))
 
 
 class _Loading:
     """One load: each name in `extends` is resolved once, so that what two documents share is the same."""
 
-    def __init__(self, resolve: Resolver) -> None:
+    def __init__(
+        self,
+        resolve: Resolver,
+        trusted: Callable[[str], bool],
+        links: Resolve | None,
+        counts: Counts,
+        examples: bool,
+    ) -> None:
         self._resolve = resolve
+        self._trusted = trusted
+        self._links = links
+        self._counts = counts
+        self._examples = examples
         self._loaded: dict[str, Policy] = {}
 
-    def load(self, document: Document, where: str, source: Source, chain: tuple[str, ...]) -> Policy:
+    def load(self, data: bytes, where: str, source: Source, chain: tuple[str, ...]) -> Policy:
+        document = parse_document(data, where=where, resolve=self._links)
+        if self._examples and source.kind != "builtin":  # the tests hold the examples of what ships
+            _demand_examples(document, where)
         bases = [self._extended(name, where, source, chain) for name in document.extends]
-        own = compile_rules(document.rules, source)
-        if not bases:
-            return Policy(own, document.digest)
-        rules = _joined(bases, document.extends, where)
-        for rule in own:
-            base = rules.get(rule.id)
-            if base is not None and base.locked:
-                raise BadPolicy(
-                    f"redefines a locked rule of {base.source.name}",
-                    where=f"{where}: rule {rule.id}: id",
-                    fix="give the rule another id; a locked rule stands",
-                )
-            rules[rule.id] = rule
+        own = compile_rules(document.rules, source, self._counts)
+        rules = _with_own(_joined(bases, document.extends, where), own, where)
+        overlays = [self._overlay(name, where, rules) for name in document.settings.overlays]
         if len(rules) > MAX_RULES:
             raise BadPolicy(f"has more than {MAX_RULES} rules with those it extends", where=where)
-        marks = [*(base.digest for base in bases), [semantic_digest(doc) for doc in document.rules]]
-        return Policy(tuple(rules.values()), digest("interlock/policy-extended/v1", marks).hex())
+        quarantined = _without(rules, document.settings.quarantine, where)
+        limits, oversize = strictest([(base.limits, base.oversize) for base in bases])
+        return Policy(
+            rules=tuple(rules.values()),
+            digest=_digest(document, bases, overlays),
+            limits=document.settings.limits or limits,
+            oversize=document.settings.oversize or oversize,
+            prove_harmless=document.settings.prove_harmless,
+            quarantined=tuple(dict.fromkeys([*quarantined, *(row for base in bases for row in base.quarantined)])),
+        )
 
     def _extended(self, name: str, where: str, source: Source, chain: tuple[str, ...]) -> Policy:
         at = f"{where}: extends"
@@ -133,8 +109,74 @@ class _Loading:
             else:
                 kind = "builtin" if name.startswith("builtin:") else source.kind
                 base = Source(kind, name.removeprefix("builtin:"))
-                self._loaded[name] = self.load(parse_document(found, where=name), name, base, (*chain, name))
+                self._loaded[name] = self.load(found, name, base, (*chain, name))
         return self._loaded[name]
+
+    def _overlay(self, name: str, where: str, rules: dict[str, Rule]) -> str:
+        """Add an overlay's rules after all others; returns its digest. Raises: BadPolicy."""
+        data = self._resolve(name)
+        if isinstance(data, Policy) or name.startswith("builtin:"):
+            raise BadPolicy("is no file", where=f"{where}: overlays", fix="name a file, or put it into 'extends'")
+        if not self._trusted(hashlib.sha256(data).hexdigest()):
+            raise BadPolicy(
+                "is an overlay that nobody has trusted as it now stands",
+                where=name,
+                fix=f"read it, then: interlock policy trust {name}",
+            )
+        overlay = parse_document(data, where=name, resolve=self._links)
+        demand_monotone(overlay, name)
+        _demand_examples(overlay, name)
+        for rule in compile_rules(overlay.rules, Source("overlay", name), self._counts):
+            if rule.id in rules:
+                raise BadPolicy(
+                    f"redefines a rule of {rules[rule.id].source.name}",
+                    where=f"{name}: rule {rule.id}: id",
+                    fix="give the rule another id; an overlay only adds",
+                )
+            rules[rule.id] = rule
+        return overlay.digest
+
+
+def _demand_examples(document: Document, where: str) -> None:
+    """Raises: BadPolicy, for the first example that does not hold; a rule may be without."""
+    for row in check_document(document).failures:
+        if row.index >= 0:
+            raise BadPolicy(row.problem, where=f"{where}: rule {row.rule}: examples.{row.kind}[{row.index}]")
+
+
+def _with_own(rules: dict[str, Rule], own: tuple[Rule, ...], where: str) -> dict[str, Rule]:
+    for rule in own:
+        base = rules.get(rule.id)
+        if base is not None and base.locked:
+            raise BadPolicy(
+                f"redefines a locked rule of {base.source.name}",
+                where=f"{where}: rule {rule.id}: id",
+                fix="give the rule another id; a locked rule stands",
+            )
+        rules[rule.id] = rule
+    return rules
+
+
+def _without(rules: dict[str, Rule], quarantine: tuple[Quarantined, ...], where: str) -> tuple[Quarantined, ...]:
+    """Take the quarantined rules out. Raises: BadPolicy, for one that is locked or not there."""
+    for row in quarantine:
+        rule = rules.get(row.rule)
+        if rule is None:
+            raise BadPolicy(f"names {row.rule!r}, and there is no such rule", where=f"{where}: quarantine")
+        if rule.locked:
+            raise BadPolicy(f"names {row.rule!r}, which is locked", where=f"{where}: quarantine", fix="let it stand")
+        del rules[row.rule]
+    return quarantine
+
+
+def _digest(document: Document, bases: list[Policy], overlays: list[str]) -> str:
+    if not bases and not overlays:
+        return document.digest
+    marks: list[object] = [*(base.digest for base in bases), [semantic_digest(doc) for doc in document.rules]]
+    settings = settings_marks(document.settings)
+    if settings or overlays:  # only where there are any: every other digest stays what it always was
+        marks.append([settings, overlays])
+    return digest("interlock/policy-extended/v1", marks).hex()
 
 
 def _joined(bases: list[Policy], names: tuple[str, ...], where: str) -> dict[str, Rule]:

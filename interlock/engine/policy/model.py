@@ -8,8 +8,9 @@ from typing import Literal
 
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import Phase, SensorEvent
+from interlock.engine.policy.limits import Limits, Oversize
 
-__all__ = ["Policy", "Rule", "RuleFunction", "Source"]
+__all__ = ["Policy", "Quarantined", "Rule", "RuleFunction", "Source"]
 
 RuleFunction = Callable[[SensorEvent], "Decision | None"]
 
@@ -18,7 +19,7 @@ RuleFunction = Callable[[SensorEvent], "Decision | None"]
 class Source:
     """Where a rule came from. `pack_digest` (hex) and `log_index` stand only with a rule of a community pack."""
 
-    kind: Literal["code", "file", "builtin", "pack"] = "code"
+    kind: Literal["code", "file", "builtin", "pack", "overlay"] = "code"
     name: str = ""
     pack_digest: str | None = None
     log_index: int | None = None
@@ -46,8 +47,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A rule that a person has put out of force: which, who did it, and why."""
+
+    rule: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
-    """Rules in order, and the digest (hex SHA-256) of what they were compiled from; code rules count by name."""
+    """Rules in order, and the digest (hex SHA-256) of what they were compiled from; code rules count by name.
+
+    `limits` and `oversize` say how much of an event patterns read, and what becomes of a larger one. `prove_harmless`
+    asks for calls to be allowed with a proof where there is one. `quarantined` are rules that would be among `rules`.
+    """
 
     rules: tuple[Rule, ...]
     digest: str
+    limits: Limits = field(default_factory=Limits)
+    oversize: Oversize = field(default_factory=Oversize)
+    prove_harmless: bool = False
+    quarantined: tuple[Quarantined, ...] = ()

@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.base.errors import InterlockError, one_line
 
-__all__ = ["BadPolicy", "CannotJudge", "did_you_mean", "known_key", "shown"]
+__all__ = ["BadPolicy", "CannotJudge", "Oversized", "did_you_mean", "known_key", "shown"]
 
 _LISTED: Final = 12  # known names shown where nothing is near
 
@@ -23,6 +23,10 @@ class CannotJudge(InterlockError):
     """An event too large for a rule to judge. The rule then blocks: what was not judged was not allowed."""
 
     code = "too-large"
+
+
+class Oversized(CannotJudge):
+    """A text beyond the policy's limits, where the policy does not judge a part of it."""
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -22,10 +22,11 @@ _MAX_RANGES: Final = 200  # ranges in the character sets of a pattern handed to 
 class Regex:
     """A compiled pattern. Immutable to its users, and safe to share between threads."""
 
-    __slots__ = ("_automaton", "_bounded", "pattern")
+    __slots__ = ("_automaton", "_bounded", "node", "pattern")
 
     def __init__(self, pattern: str, node: Node, unicode: bool) -> None:
         self.pattern = pattern
+        self.node = node
         self._automaton = Automaton(node, unicode)
         self._bounded = _bounded(node, unicode)
 

@@ -38,7 +38,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         verb.set_defaults(run=run)
 
 
-def _opened(reference: str) -> tuple[Document, Policy]:
+def _opened(reference: str, *, examples: bool = True) -> tuple[Document, Policy]:
     """A policy's own document, and all that it makes together with what it extends. Raises: BadPolicy."""
     if reference.startswith(PREFIX):
         name = reference.removeprefix(PREFIX)
@@ -47,11 +47,11 @@ def _opened(reference: str) -> tuple[Document, Policy]:
         path = Path(reference)
         data, source, folder = read_policy_file(path), Source("file", reference), path.parent
     document = parse_document(data, where=reference)
-    return document, load_policy(data, where=reference, source=source, resolve=resolver(folder))
+    return document, load_policy(data, where=reference, source=source, resolve=resolver(folder), examples=examples)
 
 
 def _test(args: argparse.Namespace) -> int:
-    document, policy = _opened(args.policy)
+    document, policy = _opened(args.policy, examples=False)
     report = check_document(document)
     if args.json:
         print(json.dumps(_report_object(document, report, policy), indent=1))

@@ -1,0 +1,115 @@
+"""From the rules of a document to rules that the engine can run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from interlock.base.clock import SystemClock
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.counting import Counter, CountStore
+from interlock.engine.policy.model import Rule, RuleFunction, Source
+from interlock.engine.policy.problems import CannotJudge, Oversized
+from interlock.engine.policy.rule_document import RuleDoc, plain, semantic_digest
+
+__all__ = ["LIMITS_POLICY_ID", "Counts", "Reached", "compile_rules"]
+
+LIMITS_POLICY_ID: Final = "interlock.limits"  # the policy_id of a decision of a rule that could not judge
+
+
+class Counts(Protocol):
+    """What counts events for the counters of rules."""
+
+    def exceeds(self, counter: Counter, key: str, event: SensorEvent) -> bool: ...
+
+
+class Reached:
+    """Counts for examples: every counter has been reached, so that one event shows whether the rest of a rule holds."""
+
+    def exceeds(self, counter: Counter, key: str, event: SensorEvent) -> bool:
+        return True
+
+
+def compile_rules(docs: Iterable[RuleDoc], source: Source, counts: Counts | None = None) -> tuple[Rule, ...]:
+    """Rules that the engine can run; their counters count in `counts`, by default in a store of their own."""
+    counts = counts or CountStore(SystemClock().now_us)
+    return tuple(
+        Rule(
+            id=doc.id,
+            function=_function(doc, _counted(doc, counts)),
+            phase=doc.phase,
+            verdict=doc.verdict,
+            locked=doc.locked,
+            redacts=doc.mask is not None,
+            source=source,
+            shadow=doc.shadow,
+            plan=_plan(doc),
+        )
+        for doc in docs
+    )
+
+
+def _plan(doc: RuleDoc) -> dict[str, object]:
+    """The rule as plain JSON with all defaults filled in: what another engine compiles it from."""
+    return {
+        "id": doc.id,
+        "phase": doc.phase,
+        "when": plain(doc.when),
+        "verdict": doc.verdict.name.lower(),
+        "reason": doc.reason,
+        "policy_id": doc.policy_id,
+        "attributed_to": doc.attributed_to,
+        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": plain(doc.mask.params)},
+        "shadow": doc.shadow,
+    }
+
+
+def _counted(doc: RuleDoc, counts: Counts) -> Callable[[SensorEvent], bool]:
+    """Whether an event that all other parts hold of is one too many; every counter counts it."""
+    if not doc.counters:
+        return lambda event: True
+    meaning = semantic_digest(doc)
+    keys = [(counter, f"{meaning}/{i}") for i, counter in enumerate(doc.counters)]
+
+    def counted(event: SensorEvent) -> bool:
+        exceeded = [
+            counts.exceeds(counter, key, event) for counter, key in keys
+        ]  # each counts, whatever the others say
+        return all(exceeded)
+
+    return counted
+
+
+def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool]) -> RuleFunction:
+    """A rule's function. A rule that cannot judge an event objects to it, under a policy_id that is not its own."""
+    too_large = doc.setup.oversize.verdict(doc.phase) or Verdict.BLOCK
+
+    def function(event: SensorEvent) -> Decision | None:
+        try:
+            return _decision(doc, event) if doc.condition(event) and counted(event) else None
+        except CannotJudge as e:
+            verdict = too_large if isinstance(e, Oversized) else Verdict.BLOCK
+            return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, doc.attributed_to)
+
+    return function
+
+
+def _decision(doc: RuleDoc, event: SensorEvent) -> Decision | None:
+    if doc.mask is None:
+        return Decision(doc.verdict, doc.reason, doc.policy_id, _attributed(doc, event))
+    masked = doc.mask.function(event)
+    if masked is None or masked.verdict == Verdict.ALLOW:
+        return None
+    return dataclasses.replace(
+        masked, reason=doc.reason, policy_id=doc.policy_id, attributed_to=doc.attributed_to or masked.attributed_to
+    )
+
+
+def _attributed(doc: RuleDoc, event: SensorEvent) -> str | None:
+    """The argument that the rule names, or the one that a flow of its own leads to."""
+    if doc.attributed_to is not None or doc.origin is None:
+        return doc.attributed_to
+    origin = doc.origin(event)
+    return origin.path or None if origin is not None else None

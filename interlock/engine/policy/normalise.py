@@ -1,0 +1,181 @@
+"""The normal form in which string tests read a text: NFKC of one pinned Unicode version, without invisible characters.
+
+What stands in nfkc.txt is stripped (the default ignorable characters: zero-width and bidi controls, soft hyphens,
+variation selectors, tags), then the rest is brought to NFKC (Unicode Standard Annex 15). The running Python's own
+tables play no part, so that every engine on every machine reads a text in the same way; characters that the pinned
+version did not know stand for themselves. ASCII text is its own normal form.
+
+nfkc.txt is ASCII, one record a line, all numbers hexadecimal but the combining class; SPAN is CP or FIRST-LAST:
+
+    interlock-nfkc 1 unicode 14.0.0     the first line: format, its version, the pinned Unicode version
+    S SPAN                              stripped
+    C SPAN CLASS                        canonical combining class (decimal); all others have 0
+    D CP CP CP ...                      full compatibility decomposition of the first
+    R SPAN CP                           FIRST decomposes to CP, the next one to CP + 1, and so on to LAST
+    P CP CP CP                          the first two compose to the third (exclusions are left out already)
+
+Hangul syllables have no record: they are composed by arithmetic (Unicode Standard 3.12). tools/make_nfkc.py writes
+the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+__all__ = ["UNICODE", "normal", "normal_deep", "possible"]
+
+UNICODE: Final = "14.0.0"  # the version that the table is of
+_HEADER: Final = f"interlock-nfkc 1 unicode {UNICODE}"
+_S, _L, _V, _T = 0xAC00, 0x1100, 0x1161, 0x11A7
+_SYLLABLES, _VS, _TS = 11172, 21, 28
+_KEPT: Final = 8  # normal forms kept for the next test of the same text
+
+
+class _Table(NamedTuple):
+    stripped: frozenset[int]
+    classes: dict[int, int]
+    decomposed: dict[int, tuple[int, ...]]
+    composed: dict[tuple[int, int], int]
+    changing: re.Pattern[str]  # an unaffected character at most, and the characters after it that may change
+
+
+def normal(text: str) -> str:
+    """The normal form of a text; `normal(normal(text)) == normal(text)`."""
+    return text if text.isascii() else _normal(text)
+
+
+def normal_deep(value: object) -> object:
+    """A JSON value with each text in it (keys apart) in its normal form."""
+    if isinstance(value, str):
+        return normal(value)
+    if isinstance(value, dict):
+        return {key: normal_deep(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [normal_deep(held) for held in value]
+    return value
+
+
+def possible(code_point: int) -> bool:
+    """Whether a normal form can hold this character at all."""
+    table = _table()
+    if code_point < 0x80:
+        return True
+    return code_point not in table.stripped and len(text := normal(chr(code_point))) == 1 and ord(text) == code_point
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _normal(text: str) -> str:
+    return _table().changing.sub(lambda found: _segment(found.group()), text)
+
+
+@functools.lru_cache(maxsize=2048)
+def _short(segment: str) -> str:
+    return _composed(_ordered(_decomposed(segment)))
+
+
+def _segment(text: str) -> str:
+    """The normal form of a run between two characters that nothing before them can change."""
+    return _short(text) if len(text) <= 8 else _composed(_ordered(_decomposed(text)))
+
+
+def _decomposed(text: str) -> list[int]:
+    table = _table()
+    out: list[int] = []
+    for sign in text:
+        code = ord(sign)
+        if code in table.stripped:
+            continue
+        if 0 <= (index := code - _S) < _SYLLABLES:
+            out += (_L + index // (_VS * _TS), _V + index % (_VS * _TS) // _TS)
+            out += (_T + index % _TS,) if index % _TS else ()
+        else:
+            out += table.decomposed.get(code, (code,))
+    return [code for code in out if code not in table.stripped]
+
+
+def _ordered(codes: list[int]) -> list[int]:
+    """Canonical ordering: each run of combining characters by its class, otherwise as it stood."""
+    classes = _table().classes
+    start = 0
+    while start < len(codes):
+        end = start + 1
+        if classes.get(codes[start], 0):
+            while end < len(codes) and classes.get(codes[end], 0):
+                end += 1
+            codes[start:end] = sorted(codes[start:end], key=lambda code: classes.get(code, 0))
+        start = end
+    return codes
+
+
+def _composed(codes: list[int]) -> str:
+    table = _table()
+    out: list[int] = []
+    starter, last_class = -1, -1  # where the last starter stands in `out`; the class of what was kept after it
+    for code in codes:
+        own = table.classes.get(code, 0)
+        if starter >= 0 and (last_class < own or last_class == -1):
+            pair = _pair(out[starter], code)
+            if pair is not None:
+                out[starter] = pair
+                continue
+        if own == 0:
+            starter, last_class = len(out), -1
+        else:
+            last_class = own
+        out.append(code)
+    return "".join(map(chr, out))
+
+
+def _pair(first: int, second: int) -> int | None:
+    if 0 <= first - _L < 19 and 0 <= second - _V < _VS:
+        return _S + ((first - _L) * _VS + (second - _V)) * _TS
+    if 0 <= first - _S < _SYLLABLES and (first - _S) % _TS == 0 and 0 < second - _T < _TS:
+        return first + (second - _T)
+    return _table().composed.get((first, second))
+
+
+@functools.cache
+def _table() -> _Table:
+    header, *lines = (
+        importlib.resources.files("interlock.engine.policy").joinpath("nfkc.txt").read_text("ascii").splitlines()
+    )
+    assert header == _HEADER, "nfkc.txt is of another version than this module"
+    stripped: set[int] = set()
+    classes: dict[int, int] = {}
+    decomposed: dict[int, tuple[int, ...]] = {}
+    composed: dict[tuple[int, int], int] = {}
+    for line in lines:
+        kind, first, *rest = line.split(" ")
+        if kind == "S":
+            stripped.update(_span(first))
+        elif kind == "C":
+            classes.update(dict.fromkeys(_span(first), int(rest[0])))
+        elif kind == "D":
+            decomposed[int(first, 16)] = tuple(int(part, 16) for part in rest)
+        elif kind == "R":
+            decomposed.update({code: (int(rest[0], 16) + i,) for i, code in enumerate(_span(first))})
+        else:
+            composed[int(first, 16), int(rest[0], 16)] = int(rest[1], 16)
+    seconds = {second for _, second in composed} | {*range(_V, _V + _VS), *range(_T + 1, _T + _TS)}
+    return _Table(frozenset(stripped), classes, decomposed, composed, _changing(stripped, classes, decomposed, seconds))
+
+
+def _span(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first, 16), int(last or first, 16) + 1)
+
+
+def _changing(*sets: Iterable[int]) -> re.Pattern[str]:
+    """A run of characters that may change, with the one before it, which they may join."""
+    held: list[list[int]] = []
+    for code in sorted({code for codes in sets for code in codes}):
+        if held and held[-1][1] == code - 1:
+            held[-1][1] = code
+        else:
+            held.append([code, code])
+    affected = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in held)
+    return re.compile(f"[^{affected}]?[{affected}]+", re.DOTALL)
