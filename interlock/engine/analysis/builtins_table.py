@@ -8,7 +8,7 @@ from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
-from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg
+from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg, whole_number
 
 __all__ = ["BUILTINS"]
 
@@ -111,8 +111,8 @@ def _set(walk: Walk, call: Call) -> Arg | None:
 
 
 def _shift(walk: Walk, call: Call) -> Arg | None:
-    count = int(call.args[0].text) if call.args and call.args[0].text.isdigit() else 1
-    walk.env.positional = walk.env.positional[count:]
+    count = whole_number(call.args[0].text) if call.args else 1
+    walk.env.positional = walk.env.positional[1 if count is None else count :]
     return EMPTY
 
 

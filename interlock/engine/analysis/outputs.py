@@ -11,11 +11,11 @@ from typing import Final
 
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.shell_words import ansi_c
-from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg, without_marks
+from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg, whole_number, without_marks
 
 __all__ = ["printed"]
 
-_FORMAT: Final = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
+_FORMAT: Final = re.compile(r"%(?:%|[-+ #0]*[0-9]*(?:\.[0-9]+)?[a-zA-Z])")
 _MAX: Final = 64 * 1024
 _DOWNLOADERS: Final = frozenset(
     {
@@ -116,7 +116,7 @@ def _formatted(spec: str, values: list[Arg]) -> str:
 
 def _passed(args: Sequence[Arg], stdin: Arg | None) -> Arg:
     """cat and its like: the input, where no file is named."""
-    files = [a for a in args if not a.text.startswith("-") and not a.text.isdigit()]
+    files = [a for a in args if not a.text.startswith("-") and whole_number(a.text) is None]
     if stdin is not None and (not files or any(a.text == "-" for a in args)):
         return stdin
     if stdin is not None and stdin.taint:  # tee, or a file that does not matter

@@ -24,12 +24,12 @@ _MAX_PATH: Final = 4096  # characters; a system call refuses a longer path (PATH
 _HOMES: Final = ("home", "Users")
 _TEMP: Final = (("tmp",), ("var", "tmp"), ("private", "tmp"), ("private", "var", "folders"), ("dev", "shm"))
 _SINKS: Final = re.compile(
-    r"/dev/(null|zero|full|stdout|stderr|stdin|tty[0-9]*|pts/.*|fd/.*|random|urandom|console|ptmx)$"
+    r"/dev/(null|zero|full|stdout|stderr|stdin|tty[0-9]*|pts/.*|fd/.*|random|urandom|console|ptmx)\Z"
 )
 _DISKS: Final = re.compile(
-    r"/dev/(r?disk[0-9]|[shvx]v?d[a-zX*?]|nvme|mmcblk|md[0-9]|dm-|mapper/|loop[0-9*]|vg|disk/|sr[0-9]|mem$|kmem$|port$|device|sdX|(?!shm|mqueue|pts|fd)[a-z]+[a-z0-9_]*$)"
+    r"/dev/(r?disk[0-9]|[shvx]v?d[a-zX*?]|nvme|mmcblk|md[0-9]|dm-|mapper/|loop[0-9*]|vg|disk/|sr[0-9]|device|sdX|(?!shm|mqueue|pts|fd)[a-z]+[a-z0-9_]*\Z)"
 )
-_ALL_GLOB: Final = re.compile(r"[.?*\[\]!^]*\*$|\.\[[!^]\.\]\*$|\{[*.,]+\}$|\*$")
+_ALL_GLOB: Final = re.compile(r"[.?*\[\]!^]*\*\Z|\{[*.,]+\}\Z")
 
 
 class Place(NamedTuple):

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from interlock.engine.analysis.shell_tree import Arith, Array, Lit, Part, Proc, Script, Sub, Var, Word
-from interlock.engine.analysis.values import EMPTY, HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
+from interlock.engine.analysis.values import EMPTY, HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg, whole_number
 
 __all__ = ["MAX_CHARS", "MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "Expander", "Runner", "braces"]
 
+_MAX_DEPTH: Final = 100  # steps into inner words and scripts; see `shell_run.MAX_NESTED`
 MAX_FIELDS: Final = 256  # words that one brace expansion may give
+MAX_WORK: Final = 16 * 1024  # parts that are put together on the way there
 MAX_CHARS: Final = 320 * 1024  # characters of all values and inner texts of one analysis
 MAX_VALUE: Final = 64 * 1024  # characters of one value
 _GLOB: Final = re.compile(r"[*?\[]")
-_SEQUENCE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,4}))?$")
-_SLICE: Final = re.compile(r"\s*(-?\d{1,9})\s*(?::\s*(-?\d{1,9}))?\s*$")
+_SEQUENCE: Final = re.compile(r"(-?[0-9]{1,9}|[A-Za-z])\.\.(-?[0-9]{1,9}|[A-Za-z])(?:\.\.(-?[0-9]{1,4}))?\Z")
+_SLICE: Final = re.compile(r"\s*(-?[0-9]{1,9})\s*(?::\s*(-?[0-9]{1,9}))?\s*\Z")
 _REAL_HOME: Final = "/home/user"  # stands for the home directory where a part of its text is taken
 _DEFAULTS: Final[dict[str, Arg]] = {
     "HOME": Arg(HOME), "IFS": Arg(" \t\n"), "PATH": Arg("/usr/local/bin:/usr/bin:/bin"), "SHELL": Arg("/bin/bash"),
@@ -51,9 +53,10 @@ class Environment:
         found = self.values.get(name)
         if found is not None:
             return found
-        if name.isdigit() and name != "0":
-            return (self.positional[int(name) - 1],) if int(name) <= len(self.positional) else None
-        default = _DEFAULTS.get(name)
+        number = whole_number(name)
+        if number:
+            return (self.positional[number - 1],) if number <= len(self.positional) else None
+        default = _DEFAULTS.get(name if number is None else "0")
         if default is not None:
             return (default,)
         base, bracket, index = name.partition("[")
@@ -63,9 +66,8 @@ class Environment:
         elements = self.get(base) if base else None
         if elements is None or index in ("@", "*"):
             return elements
-        if index.isdigit() and int(index) < len(elements):
-            return (elements[int(index)],)
-        return None
+        number = whole_number(index)
+        return (elements[number],) if number is not None and number < len(elements) else None
 
     def set(self, name: str, value: tuple[Arg, ...]) -> None:
         if len(self.values) < 500 or name in self.values:
@@ -78,7 +80,9 @@ class Environment:
 
 
 class Runner(Protocol):
-    """Who runs the scripts inside words."""
+    """Who runs the scripts inside words; `depth` is how deep it is, which has a bound."""
+
+    depth: int
 
     def substitute(self, script: Script) -> Arg: ...
     def process(self, script: Script, writes: bool) -> Arg: ...
@@ -127,13 +131,22 @@ class Expander:
                     text = _tilde(text)
                 builder.add(text, glob=not part.quoted, quoted=part.quoted)
             elif isinstance(part, Array):
+                self._deeper()
                 for arg in self.words(part.words):
                     builder.add_field(arg)
+                self.runner.depth -= 1
             else:
                 self._expanded(builder, part, split)
-        fields = builder.done()
-        self.env.spend(sum(len(f.text) + 8 for f in fields))
-        return fields
+            self.env.spend(builder.cost())
+        builder.break_field()
+        self.env.spend(builder.cost())
+        return builder.fields
+
+    def _deeper(self) -> None:
+        """A step into an inner word. Raises: Exhausted."""
+        if self.runner.depth >= _MAX_DEPTH:
+            raise Exhausted("too deep")
+        self.runner.depth += 1
 
     def _expanded(self, builder: _Builder, part: Part, split: bool) -> None:
         values, quoted = self._value(part)
@@ -161,7 +174,9 @@ class Expander:
         if isinstance(part, Proc):
             return ((self.runner.process(part.script, part.writes),), True)
         if isinstance(part, Arith):
+            self._deeper()
             self.single(part.inner)
+            self.runner.depth -= 1
             return ((UNKNOWN_ARG,), True)
         assert isinstance(part, Var)  # Lit and Array are handled by the caller
         return (self._parameter(part), part.quoted)
@@ -171,7 +186,7 @@ class Expander:
         op = var.op
         if not op:
             return known if known is not None else (UNKNOWN_ARG,)
-        operand = self.single(var.arg) if op != ":" else EMPTY
+        operand = self._operand(var.arg) if op != ":" and var.arg else EMPTY
         if op == "len":
             return (UNKNOWN_ARG,)
         if op == "!":
@@ -182,6 +197,12 @@ class Expander:
         if known is None:
             return (UNKNOWN_ARG,)
         return tuple(_changed(arg, op, operand.text, var.arg) for arg in known)
+
+    def _operand(self, word: Word) -> Arg:
+        self._deeper()
+        value = self.single(word)
+        self.runner.depth -= 1
+        return value
 
     def _default(self, name: str, known: tuple[Arg, ...] | None, op: str, operand: Arg) -> tuple[Arg, ...]:
         kind = op[-1]
@@ -211,7 +232,8 @@ def _changed(arg: Arg, op: str, operand: str, word: Word) -> Arg:
         pattern, _, new = operand.partition("/")
         if not pattern or _GLOB.search(pattern):
             return Arg(UNKNOWN, arg.glob, arg.taint)
-        return arg._replace(text=text.replace(pattern, new, 1 if op == "/" else -1)[:MAX_VALUE])
+        most = 1 if op == "/" else MAX_VALUE // len(new) + 1 if new else -1  # what comes after them would be cut off
+        return arg._replace(text=text.replace(pattern, new, most)[:MAX_VALUE])
     if op in ("#", "##", "%", "%%"):
         return arg._replace(text=_trimmed(text, op, operand))
     return arg
@@ -253,12 +275,19 @@ class _Builder:
     def __init__(self) -> None:
         self.fields: list[Arg] = []
         self.pieces: list[str] = []
+        self.length = 0
+        self.dropped = 0  # characters of values that are too long
+        self.charged = 0
         self.glob = False
         self.taint = ""
         self.open = False
 
     def add(self, text: str, *, glob: bool, quoted: bool, taint: str = "") -> None:
-        self.pieces.append(text)
+        if self.length < MAX_VALUE:
+            self.pieces.append(text)
+            self.length += len(text)
+        else:
+            self.dropped += len(text)
         self.glob = self.glob or (glob and bool(_GLOB.search(text)))
         self.taint = self.taint or taint
         self.open = self.open or quoted or bool(text)
@@ -286,11 +315,13 @@ class _Builder:
     def break_field(self) -> None:
         if self.open:
             self.fields.append(Arg("".join(self.pieces)[:MAX_VALUE], self.glob, self.taint))
-        self.pieces, self.glob, self.taint, self.open = [], False, "", False
+        self.pieces, self.length, self.glob, self.taint, self.open = [], 0, False, "", False
 
-    def done(self) -> list[Arg]:
-        self.break_field()
-        return self.fields
+    def cost(self) -> int:
+        """The price of the fields that were added, and of what was dropped, since the last call."""
+        new, dropped = self.fields[self.charged :], self.dropped
+        self.charged, self.dropped = len(self.fields), 0
+        return sum(len(f.text) + 8 for f in new) + dropped
 
 
 # -- braces --------------------------------------------------------------------------------------------------------
@@ -300,8 +331,8 @@ def braces(word: Word) -> list[Word]:
     """The words that `{a,b}` and `{1..3}` give; a word with more than MAX_FIELDS results stays as it is."""
     if not any(isinstance(p, Lit) and not p.quoted and "{" in p.text for p in word):
         return [word]
-    found = _brace_list(list(_tokens(word)))
-    return found if len(found) <= MAX_FIELDS else [word]
+    found = _brace_list(_tokens(word))
+    return [tuple(w) for w in found] if found is not None else [word]
 
 
 def _tokens(word: Word) -> Iterator[Part | str]:
@@ -317,38 +348,49 @@ def _tokens(word: Word) -> Iterator[Part | str]:
             yield part
 
 
-def _brace_list(tokens: list[Part | str]) -> list[Word]:
-    """Expand from the left with an explicit stack: each open brace holds its finished alternatives."""
-    stack: list[tuple[list[Word], list[Word]]] = []  # (what stood before the brace, finished alternatives)
-    current: list[Word] = [()]
+def _brace_list(tokens: Iterable[Part | str]) -> list[list[Part]] | None:
+    """Expand from the left with an explicit stack: each open brace holds its finished alternatives.
+
+    None where that gives too many words, takes too much work, or a brace is left that nothing closed.
+    """
+    stack: list[tuple[list[list[Part]], list[list[Part]]]] = []  # (what stood before the brace, alternatives)
+    current: list[list[Part]] = [[]]
+    waiting = work = 0
     for piece in tokens:
+        work += len(current)
         if piece == "{":
             stack.append((current, []))
-            current = [()]
+            current = [[]]
         elif piece == "," and stack:
+            waiting += len(current)
             stack[-1][1].extend(current)
-            current = [()]
+            current = [[]]
         elif piece == "}" and stack:
             before, alternatives = stack.pop()
-            inner = _sequence(current) if not alternatives else [*alternatives, *current]
-            if inner is None:
-                inner = [(Lit("{", True), *w, Lit("}", True)) for w in current]
-            current = _product(before, inner)
+            waiting -= len(alternatives)
+            inner = _inner(alternatives, current)
+            work += len(inner) * sum(map(len, before)) + len(before) * sum(map(len, inner))
+            if len(before) * len(inner) > MAX_FIELDS or work > MAX_WORK:
+                return None
+            current = [[*a, *b] for a in before for b in inner]
         else:
             part = Lit(piece, True) if isinstance(piece, str) else piece
-            current = [(*w, part) for w in current]
-        if len(current) > MAX_FIELDS or sum(len(a) for _, a in stack) > MAX_FIELDS:
-            return [()] * (MAX_FIELDS + 1)
-    return current if not stack else [()] * (MAX_FIELDS + 1)  # braces that nothing closed are text
+            for word in current:
+                word.append(part)
+        if len(current) > MAX_FIELDS or waiting > MAX_FIELDS or work > MAX_WORK:
+            return None
+    return current if not stack else None
 
 
-def _product(left: list[Word], right: list[Word]) -> list[Word]:
-    if len(left) * len(right) > MAX_FIELDS:
-        return [()] * (MAX_FIELDS + 1)
-    return [(*a, *b) for a in left for b in right]
+def _inner(alternatives: list[list[Part]], last: list[list[Part]]) -> list[list[Part]]:
+    """What one pair of braces stands for; braces without alternatives are text."""
+    if alternatives:
+        return [*alternatives, *last]
+    members = _sequence(last)
+    return members if members is not None else [[Lit("{", True), *w, Lit("}", True)] for w in last]
 
 
-def _sequence(words: list[Word]) -> list[Word] | None:
+def _sequence(words: list[list[Part]]) -> list[list[Part]] | None:
     """The members of `{a..b}`, None where the braces are text."""
     if len(words) != 1 or len(words[0]) != 1:
         return None
@@ -362,6 +404,6 @@ def _sequence(words: list[Word]) -> list[Word] | None:
     a, b = (ord(first), ord(last)) if letters else (int(first), int(last))
     step = max(abs(int(m.group(3) or 1)), 1)
     if abs(b - a) // step > MAX_FIELDS:
-        return [(Lit(first, True),), (Lit(last, True),)]
+        return [[Lit(first, True)], [Lit(last, True)]]
     numbers = range(a, b + 1, step) if a <= b else range(a, b - 1, -step)
-    return [(Lit(chr(k) if letters else str(k), True),) for k in numbers]
+    return [[Lit(chr(k) if letters else str(k), True)] for k in numbers]

@@ -42,7 +42,7 @@ __all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "W
 MAX_STEPS: Final = 4000  # commands and loop turns of one walk
 MAX_NESTED: Final = 50  # commands inside commands: substitutions, `sh -c`, wrappers
 _MAX_TURNS: Final = 8  # a loop over more items runs once with all of them
-_VERSION: Final = re.compile(r"[-.]?\d[\d.]*$")
+_VERSION: Final = re.compile(r"[-.]?[0-9][0-9.]*\Z")
 _HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
 _GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
 
@@ -301,6 +301,8 @@ class Walk(Findings):
 
     def execute(self, argv: list[Arg], stdin: Arg | None, *, functions: bool = True) -> Arg:
         """One command with its arguments, as the tables know it."""
+        if not argv:
+            return UNKNOWN_ARG
         self.steps -= 1
         self.depth += 1
         if self.depth >= MAX_NESTED * 2 or self.steps < 0:
@@ -405,7 +407,7 @@ class Walk(Findings):
                 stdin = target._replace(text=target.text + "\n")
             elif op in ("<", "<&", "<>"):
                 stdin = self._input(target) if op != "<&" else stdin
-            elif not (op == ">&" and re.fullmatch(r"\d*-?", target.text)):
+            elif not (op == ">&" and re.fullmatch(r"[0-9]*-?", target.text)):
                 self.written(target, "redirect", append=op in (">>", "&>>"))
                 if redirect.fd in ("", "1"):
                     writes.append(target)

@@ -40,14 +40,18 @@ def ansi_c(text: str) -> str:
     def value(m: re.Match[str]) -> str:
         for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
             if m.group(group):
-                code = int(m.group(group), base)
-                return chr(code) if 3 < code < 0x110000 else ""
+                return _coded(int(m.group(group), base))
         if m.group(5):
-            return chr(ord(m.group(5)) & 0x1F)
+            return _coded(ord(m.group(5)) & 0x1F)
         c = m.group(6)
         return _SIMPLE_ESCAPES.get(c, c if c in "\\'\"?" else "\\" + c)
 
     return _ESCAPE.sub(value, text) if "\\" in text else text
+
+
+def _coded(code: int) -> str:
+    """The character of a code; "" for our marks and for what is no character."""
+    return chr(code) if 3 < code < 0x110000 and not 0xD800 <= code < 0xE000 else ""
 
 
 class Budget:
@@ -173,9 +177,12 @@ class WordReader:
             if self.i < self.n and self.text[self.i] in "\n|&;<>(":
                 self.i += 1
                 continue
+            before = self.i
             word = self.word()
             if word:
                 words.append(word)
+            elif self.i == before and self.i < self.n and self.text[self.i] != ")":
+                self.i += 1  # a blank that separates no words
         self.depth -= 1
         self.i += 1
         return Array(tuple(words))

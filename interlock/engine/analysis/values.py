@@ -17,6 +17,7 @@ __all__ = [
     "joined",
     "quoted",
     "shown",
+    "whole_number",
     "without_marks",
 ]
 
@@ -25,7 +26,7 @@ UNKNOWN: Final = "\x00"  # some text that only the shell will know
 HOME: Final = "\x01"  # the user's home directory
 SELF: Final = "\x02"  # `$0`: the running shell or script
 WORK: Final = "\x03"  # the directory the agent works in, where the event does not say which
-_PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
 _STRIP: Final = dict.fromkeys(map(ord, UNKNOWN + HOME + SELF + WORK))
 _SHOWN: Final = {ord(UNKNOWN): "...", ord(HOME): "~", ord(SELF): "$0", ord(WORK): "."}
 
@@ -71,6 +72,13 @@ def joined(a: Arg, b: Arg) -> Arg:
     if not a.text:
         return b
     return a if not b.text else Arg((a.text + b.text)[:65536], a.glob or b.glob, a.taint or b.taint)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that digits of ASCII stand for, cut to its first ten digits where it is longer; None for others."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text.lstrip("0")[:10] or "0")
 
 
 def quoted(arg: Arg) -> str:

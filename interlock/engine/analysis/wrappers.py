@@ -236,9 +236,8 @@ def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
             found.extend(items)
         elif mark in arg.text:
             all_items = " ".join(item.text for item in items)
-            found.append(
-                arg._replace(text=arg.text.replace(mark, all_items)[:65536], taint=arg.taint or items[0].taint)
-            )
+            first = items[0] if items else EMPTY
+            found.append(arg._replace(text=arg.text.replace(mark, all_items)[:65536], taint=arg.taint or first.taint))
         else:
             found.append(arg)
     return found
