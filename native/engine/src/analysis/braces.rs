@@ -4,7 +4,7 @@ use super::tree::{Part, Word};
 
 /// Words that one brace expansion may give.
 pub const MAX_FIELDS: usize = 256;
-const MAX_PIECES: usize = 1024; // braces, commas and what stands between them in one word
+const MAX_WORK: usize = 16 * 1024; // parts that are put together on the way there
 
 /// Whether a word may hold a brace expansion.
 pub(crate) fn has_braces(word: &Word) -> bool {
@@ -17,11 +17,7 @@ pub(crate) fn braces(word: &Word) -> Vec<Word> {
     if !has_braces(word) {
         return vec![word.clone()];
     }
-    let pieces: Vec<Piece> = pieces(word).take(MAX_PIECES + 1).collect();
-    if pieces.len() > MAX_PIECES {
-        return vec![word.clone()];
-    }
-    expanded(pieces).unwrap_or_else(|| vec![word.clone()])
+    expanded(pieces(word)).unwrap_or_else(|| vec![word.clone()])
 }
 
 /// A part of a word, or an unquoted `{`, `,` or `}`.
@@ -57,12 +53,16 @@ fn split(text: &str) -> Vec<Piece> {
 }
 
 /// Expand from the left with an explicit stack: each open brace holds what stood before it and its finished
-/// alternatives. None where there are too many words or a brace that nothing closes.
-fn expanded(pieces: Vec<Piece>) -> Option<Vec<Word>> {
+/// alternatives.
+///
+/// None where that gives too many words, takes too much work, or a brace is left that nothing closed.
+fn expanded(pieces: impl Iterator<Item = Piece>) -> Option<Vec<Word>> {
     let mut stack: Vec<(Vec<Word>, Vec<Word>)> = Vec::new();
     let mut current: Vec<Word> = vec![Word::new()];
     let mut waiting = 0; // alternatives in the stack
+    let mut work = 0;
     for piece in pieces {
+        work += current.len();
         match (piece, stack.last_mut()) {
             (Piece::Sign('{'), _) => {
                 stack.push((
@@ -78,12 +78,12 @@ fn expanded(pieces: Vec<Piece>) -> Option<Vec<Word>> {
             (Piece::Sign('}'), Some(_)) => {
                 let (before, alternatives) = stack.pop()?;
                 waiting -= alternatives.len();
-                current = product(&before, &inner(alternatives, current))?;
+                current = product(&before, &inner(alternatives, current), &mut work)?;
             }
             (Piece::Sign(sign), _) => add(&mut current, &Part::lit(sign, true)),
             (Piece::Part(part), _) => add(&mut current, &part),
         }
-        if current.len() > MAX_FIELDS || waiting > MAX_FIELDS {
+        if current.len() > MAX_FIELDS || waiting > MAX_FIELDS || work > MAX_WORK {
             return None;
         }
     }
@@ -114,16 +114,15 @@ fn inner(mut alternatives: Vec<Word>, last: Vec<Word>) -> Vec<Word> {
         .collect()
 }
 
-fn product(left: &[Word], right: &[Word]) -> Option<Vec<Word>> {
-    if left.len() * right.len() > MAX_FIELDS {
+fn product(left: &[Word], right: &[Word], work: &mut usize) -> Option<Vec<Word>> {
+    let parts = |words: &[Word]| words.iter().map(Vec::len).sum::<usize>();
+    *work += right.len() * parts(left) + left.len() * parts(right);
+    if left.len() * right.len() > MAX_FIELDS || *work > MAX_WORK {
         return None;
     }
     let both = |a: &Word, b: &Word| a.iter().chain(b).cloned().collect();
-    Some(
-        left.iter()
-            .flat_map(|a| right.iter().map(move |b| both(a, b)))
-            .collect(),
-    )
+    let after = |a| right.iter().map(move |b| both(a, b));
+    Some(left.iter().flat_map(after).collect())
 }
 
 /// The members of `{a..b}`, None where the braces are text.

@@ -13,7 +13,6 @@ use super::walk::{Walk, MAX_NESTED};
 /// Characters of one value.
 pub const MAX_VALUE: usize = 64 * 1024;
 const FIELD_COST: usize = 8; // what a field costs beside its characters
-const MAX_BYTES: usize = 4 * MAX_VALUE; // so many bytes hold at least MAX_VALUE characters
 
 impl Walk {
     /// All fields of all words, as the arguments of a command.
@@ -238,13 +237,18 @@ struct Builder {
     glob: bool,
     taint: &'static str,
     open: bool,
+    length: usize,
     cost: usize,
 }
 
 impl Builder {
     fn add(&mut self, text: &str, glob: bool, quoted: bool, taint: &'static str) {
-        if self.text.len() < MAX_BYTES {
+        let added = length(text);
+        if self.length < MAX_VALUE {
             self.text.push_str(text);
+            self.length += added;
+        } else {
+            self.cost += added; // what a value holds beyond its bound is dropped, but not for nothing
         }
         self.glob = self.glob || (glob && has_glob(text));
         if self.taint.is_empty() {
@@ -286,6 +290,7 @@ impl Builder {
             let (glob, taint) = (self.glob, self.taint);
             self.push(Arg { text, glob, taint });
         }
+        self.length = 0;
         self.glob = false;
         self.taint = "";
         self.open = false;
