@@ -12,6 +12,7 @@ for a person's approval, or is refused with `Blocked`. Nothing here needs a thir
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from interlock._install import install
@@ -25,15 +26,23 @@ from interlock.interceptors.guard import guard, monitor
 
 if TYPE_CHECKING:
     from interlock.engine.approvals_queue import ApprovalQueue
+    from interlock.engine.flow import FlowTracker, record_origin
+    from interlock.engine.scopes import Binding, ScopedEngine, ScopeRegistry, Template
     from interlock.engine.sinks import FileSink
+    from interlock.engine.sources import origin_for_tool
 
 __all__ = [
     "ApprovalQueue",
+    "Binding",
     "Blocked",
     "Decision",
     "FileSink",
+    "FlowTracker",
     "NotApproved",
+    "ScopeRegistry",
+    "ScopedEngine",
     "SensorEvent",
+    "Template",
     "Verdict",
     "__version__",
     "deny_when",
@@ -42,20 +51,29 @@ __all__ = [
     "guard",
     "install",
     "monitor",
+    "origin_for_tool",
+    "record_origin",
     "span",
 ]
 
 __version__ = "0.1.0"
 
 
+# What is imported once somebody asks for it: files and locks alone are a third of what importing interlock would cost.
+_LATER = {
+    "ApprovalQueue": "interlock.engine.approvals_queue",
+    "Binding": "interlock.engine.scopes",
+    "FileSink": "interlock.engine.sinks",
+    "FlowTracker": "interlock.engine.flow",
+    "ScopeRegistry": "interlock.engine.scopes",
+    "ScopedEngine": "interlock.engine.scopes",
+    "Template": "interlock.engine.scopes",
+    "origin_for_tool": "interlock.engine.sources",
+    "record_origin": "interlock.engine.flow",
+}
+
+
 def __getattr__(name: str) -> object:
-    """FileSink, once somebody asks for it: files and locks are a third of what importing interlock would cost."""
-    if name == "FileSink":
-        from interlock.engine.sinks import FileSink
-
-        return FileSink
-    if name == "ApprovalQueue":
-        from interlock.engine.approvals_queue import ApprovalQueue
-
-        return ApprovalQueue
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'interlock' has no attribute {name!r}")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from interlock.base.errors import one_line
 from interlock.engine.decision import Decision, Verdict
+from interlock.engine.detectors.egress import hosts_of_call
+from interlock.engine.detectors.hosts import BadHost
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Phase, SensorEvent
+from interlock.engine.origins import flows
+from interlock.engine.policy.glob import compile_glob
 from interlock.engine.policy.model import RuleFunction
+from interlock.engine.policy.regex_syntax import BadPattern
 
 __all__ = ["detector_guard", "mesh_indicator_guard", "network_egress_guard", "pii_redaction_guard", "secrets_guard"]
 
@@ -37,14 +43,57 @@ def secrets_guard() -> RuleFunction:
     return _built("secrets", {})
 
 
-def network_egress_guard(*, allowed_hosts: Iterable[str]) -> RuleFunction:
+def network_egress_guard(
+    *, allowed_hosts: Iterable[str] | None = None, block_origins: Iterable[str] = ()
+) -> RuleFunction:
     """Blocks calls that lead to a host not listed; "*.example.org" lists the hosts below example.org.
 
-    Raises: ValueError, for an entry that is no host.
+    A call that leads to any host, listed or not, is blocked too where one of its values came from a source in
+    `block_origins` ("tool:read_mail", "tool:fetch_*", "principal:acme/*"), as `origins=` or a FlowTracker says.
+    Raises: ValueError, for an entry that is no host or no source, and where neither list is given.
     """
-    if isinstance(allowed_hosts, str):
-        raise ValueError("allowed_hosts is a list of hosts, not one text")
-    return _built("network_egress", {"allowed_hosts": list(allowed_hosts)})
+    if isinstance(allowed_hosts, str) or isinstance(block_origins, str):
+        raise ValueError("allowed_hosts and block_origins are lists, not one text")
+    if allowed_hosts is None and not block_origins:
+        raise ValueError("network_egress_guard needs allowed_hosts or block_origins")
+    hosts = None if allowed_hosts is None else _built("network_egress", {"allowed_hosts": list(allowed_hosts)})
+    return hosts if hosts is not None and not block_origins else _origin_guard(hosts, block_origins)
+
+
+def _origin_guard(hosts: RuleFunction | None, block_origins: Iterable[str]) -> RuleFunction:
+    sources = [_source(given) for given in block_origins]
+
+    def network_egress(event: SensorEvent) -> Decision | None:
+        said = None if hosts is None else hosts(event)
+        if said is not None:
+            return said
+        origin = flows(event, lambda source: any(matches(source) for matches in sources))
+        if origin is None or not _leads_out(event):
+            return None
+        reason = f"egress of a value that came from {one_line(origin.source, 200)}"
+        return Decision.block(reason, "network_egress", origin.path or None)
+
+    network_egress.template = "egress to {host}, or of a value that came from {source}"  # type: ignore[attr-defined]
+    return network_egress
+
+
+def _source(given: object) -> Callable[[str], bool]:
+    """Raises: ValueError, for what can be no source."""
+    kind, _, name = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if not isinstance(given, str) or kind not in ("tool", "principal") or not name:
+        raise ValueError(f"block_origins: {given!r} is no source; write tool:NAME or principal:NAME")
+    try:
+        return compile_glob(given)
+    except BadPattern as e:
+        raise ValueError(f"block_origins: {e}") from None
+
+
+def _leads_out(event: SensorEvent) -> bool:
+    """Whether a call leads to any host; what names a host that cannot be read does."""
+    try:
+        return next(iter(hosts_of_call(event)), None) is not None
+    except BadHost:
+        return True
 
 
 def mesh_indicator_guard(digests: Iterable[str], *, block: bool = False) -> RuleFunction:

@@ -18,7 +18,7 @@ from interlock.engine.detectors.walk import path_under
 from interlock.engine.event import Origin
 from interlock.engine.fragments import FIELD, GRAM, WHOLE, fragments, normal, views
 from interlock.engine.mutex import Mutex
-from interlock.engine.origins import UNKNOWN
+from interlock.engine.sources import UNKNOWN
 
 __all__ = ["FlowTracker", "record_origin"]
 

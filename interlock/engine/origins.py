@@ -1,7 +1,4 @@
-"""Where values came from: labels of sources, places that values must not reach, and whether one flows to the other.
-
-A source is written "tool:NAME" or "principal:NAME". UNKNOWN stands where a tracker cannot say any more where a value
-came from; it passes for every source, so that a full memory never makes a call look clean.
+"""Sinks: the places that values must not reach, and whether a value of a source flows to one.
 
 A sink is an argument path ("body", "args.to[0].name"), of one action or of many where a glob of the action's name and
 a dot stand before it ("http_post.body", "mail_*.to[*]"). Where a text can be read in both ways, it means both.
@@ -11,33 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
 from interlock.engine.event import Origin, SensorEvent
 from interlock.engine.policy.glob import compile_glob
+from interlock.engine.sources import UNKNOWN
 
-__all__ = ["UNKNOWN", "Sink", "checked_origins", "flows", "origin_for_principal", "origin_for_tool"]
+__all__ = ["Sink", "flows"]
 
-UNKNOWN: Final = "unknown"
 MAX_SINK: Final = 1000  # characters
 
 _Step: TypeAlias = str | int  # a key or an index; _ANY is any of them
 _ANY: Final = "*"
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\*|[0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\]')
 _ARGS: Final = "args."
-
-
-def origin_for_tool(name: str) -> str:
-    """The source of what a tool returned."""
-    return f"tool:{name}"
-
-
-def origin_for_principal(name: str) -> str:
-    """The source of what a principal got from its tools."""
-    return f"principal:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +69,6 @@ def flows(event: SensorEvent, source_matches: Callable[[str], bool], sink: Sink 
         if of_source and (sink is None or sink.holds(event, origin.path)):
             return origin
     return None
-
-
-def checked_origins(given: object) -> tuple[Origin, ...]:
-    """Origins as a caller may write them: argument paths to sources, Origin values, or sources of the whole event.
-
-    Raises: TypeError, for anything else.
-    """
-    rows: list[object] = [given]
-    if isinstance(given, Mapping):
-        rows = [
-            Origin(source, path)
-            for path, sources in given.items()
-            for source in ((sources,) if isinstance(sources, str) else sources)
-        ]
-    elif isinstance(given, Iterable) and not isinstance(given, str):
-        rows = [Origin(row) if isinstance(row, str) else row for row in given]
-    found = tuple(row for row in rows if isinstance(row, Origin))
-    if len(found) != len(rows) or not all(isinstance(t, str) for row in found for t in (row.source, row.path)):
-        raise TypeError("origins is a mapping from argument paths to sources, or a list of sources or Origin values")
-    return found
 
 
 def _steps(path: str) -> tuple[_Step, ...] | None:

@@ -23,7 +23,7 @@ name none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -76,7 +76,10 @@ def principal_scope(principal: str) -> Scope:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Rules with parameters: `build(**parameters)` gives a rule, several, or a Policy. `id` is its one name."""
+    """Rules with parameters: `build(**parameters)` gives a rule, several, or a Policy, of which the rules count.
+
+    `id` is its one name.
+    """
 
     id: str
     build: Callable[..., Built] = field(repr=False)
@@ -285,7 +288,7 @@ def _check_delegator(event: SensorEvent, resolved: Resolved) -> None:
 def _compiled(grants: tuple[_Grant, ...], base: Policy) -> Policy:
     rules = code_rules((*base.rules, *(rule for grant in grants for rule in grant.rules)))
     parts = [[grant.template, grant.params, grant.digest, [[r.id, r.phase] for r in grant.rules]] for grant in grants]
-    return Policy(rules, digest(_POLICY, [base.digest, parts]).hex())
+    return replace(base, rules=rules, digest=digest(_POLICY, [base.digest, parts]).hex())
 
 
 def _check_beside(binding: Binding, here: tuple[tuple[Binding, _Grant], ...]) -> None:

@@ -20,7 +20,6 @@ from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import PHASES, Origin, Phase, SensorEvent, event_of
-from interlock.engine.origins import checked_origins, origin_for_principal, origin_for_tool
 from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt, label
@@ -35,6 +34,7 @@ from interlock.engine.refusals import (
     refusal,
 )
 from interlock.engine.settle import Blocked, Ending, Enforcement, Settled, check_enforcement, settle
+from interlock.engine.sources import checked_origins, origin_for_principal, origin_for_tool
 
 __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, overload
 
 from interlock.engine.approvals import Approver
 from interlock.engine.event import Origin
-from interlock.engine.origins import checked_origins
 from interlock.engine.refusals import MISFIT, refusal
 from interlock.engine.settle import Blocked, Enforcement
+from interlock.engine.sources import checked_origins
 from interlock.interceptors.enforce import Origins, enforce_tool_call, enforce_tool_result, new_call_id
 
 __all__ = ["guard", "monitor"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from interlock.engine.event import Origin, SensorEvent
-from interlock.engine.origins import UNKNOWN, Sink, checked_origins, flows, origin_for_principal, origin_for_tool
+from interlock.engine.origins import Sink, flows
 from interlock.engine.policy.glob import compile_glob
+from interlock.engine.sources import UNKNOWN, checked_origins, origin_for_principal, origin_for_tool
 
 
 def _event(*origins: Origin, action: str = "http_post") -> SensorEvent:

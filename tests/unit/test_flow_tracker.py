@@ -16,7 +16,7 @@ import pytest
 from interlock.engine.ambient import span
 from interlock.engine.event import Origin
 from interlock.engine.flow import MAX_ORIGINS, FlowTracker
-from interlock.engine.origins import UNKNOWN
+from interlock.engine.sources import UNKNOWN
 
 SECRET = "the launch code is kingfisher-7731"
 
