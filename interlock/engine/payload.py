@@ -13,7 +13,17 @@ from typing import Any, Final, NoReturn
 from interlock.base.canonical import MAX_DEPTH, NotCanonical, encode
 from interlock.engine.event import SensorEvent
 
-__all__ = ["RESULT_KEY", "FrozenDict", "FrozenList", "frozen", "frozen_mapping", "result_args", "result_of", "thawed"]
+__all__ = [
+    "RESULT_KEY",
+    "FrozenDict",
+    "FrozenList",
+    "frozen",
+    "frozen_mapping",
+    "result_args",
+    "result_of",
+    "same_tuple",
+    "thawed",
+]
 
 RESULT_KEY: Final = "result"
 # Of these every value has a canonical encoding, and none can be changed.
@@ -77,7 +87,7 @@ def frozen(value: object, depth: int = 0) -> object:
     if isinstance(value, list):
         return FrozenList([v if type(v) in plain else frozen(v, below) for v in value])
     if isinstance(value, tuple):
-        return _same_tuple(value, [frozen(v, below) for v in value])
+        return same_tuple(value, [frozen(v, below) for v in value])
     return _leaf(value)
 
 
@@ -112,7 +122,7 @@ def thawed(value: object) -> Any:
     if isinstance(value, list):
         return [thawed(v) for v in value]
     if isinstance(value, tuple):
-        return _same_tuple(value, [thawed(v) for v in value])
+        return same_tuple(value, [thawed(v) for v in value])
     return set(value) if type(value) is set else value
 
 
@@ -128,7 +138,8 @@ def result_of(event: SensorEvent) -> object:
     return event.args[RESULT_KEY] if isinstance(event.args, _Wrapped) else event.args
 
 
-def _same_tuple(original: tuple[object, ...], items: Iterable[object]) -> tuple[object, ...]:
-    make = getattr(type(original), "_make", tuple)  # a named tuple stays one
+def same_tuple(original: tuple[object, ...], items: Iterable[object]) -> tuple[object, ...]:
+    """These items as a tuple of the same kind: a named tuple stays one."""
+    make = getattr(type(original), "_make", tuple)
     made: tuple[object, ...] = make(items)
     return made

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.detectors import pii_redaction_guard
+from interlock.engine import ambient
+from interlock.engine.ambient import Installed
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, PythonEvaluator, evaluate, judged
 from interlock.engine.event import SensorEvent
+from interlock.engine.live import LivePolicy
 from interlock.engine.payload import frozen_mapping, result_args, result_of
 from interlock.engine.policy.model import Policy, Rule
 from interlock.engine.refusals import RULE_FAILED, UNKNOWN_VERDICT
+from interlock.engine.sinks import NullSink
+from interlock.interceptors.enforce import enforce_tool_result
 
 Opinion = Callable[[SensorEvent], Decision | None]
 
@@ -127,6 +133,33 @@ def test_a_result_rewrite_stands_for_the_whole_value_in_its_own_shape(result: ob
     outcome = evaluate(Policy((change,), ""), event)
     assert result_of(outcome.event) == result
     assert outcome.decision.modified_args is None
+
+
+class Page(NamedTuple):
+    """What a tool may return."""
+
+    url: str
+    body: str
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        ("4111 1111 1111 1111", "[REDACTED CREDIT_CARD]"),
+        (["a", ("b", "4111 1111 1111 1111")], ["a", ("b", "[REDACTED CREDIT_CARD]")]),
+        (Page("u", "4111 1111 1111 1111"), Page("u", "[REDACTED CREDIT_CARD]")),
+        ({"a": {"b": "4111 1111 1111 1111"}}, {"a": {"b": "[REDACTED CREDIT_CARD]"}}),
+    ],
+)
+def test_a_masked_result_keeps_its_shape(result: object, clean: object) -> None:
+    mask = rule("mask", pii_redaction_guard(), phase="result")
+    ambient.install(Installed(LivePolicy(lambda: Policy((mask,), ""), None), NullSink()))
+    try:
+        masked = enforce_tool_result("t", result)
+    finally:
+        ambient.install(None)
+    assert masked == clean
+    assert type(masked) is type(result)
 
 
 def test_of_two_result_rewrites_the_later_stands_and_the_first_names_it() -> None:

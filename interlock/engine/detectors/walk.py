@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
-from interlock.engine.payload import RESULT_KEY, result_of
+from interlock.engine.payload import RESULT_KEY, result_of, same_tuple
 
 __all__ = ["Found", "mask_decision", "path_under", "texts", "visible"]
 
@@ -66,7 +66,7 @@ def _masked(value: object, path: str, mask: Callable[[object], Found | None], se
         items = [_masked(v, f"{path}[{i}]", mask, seen) for i, v in enumerate(value)]
         if all(a is b for a, b in zip(items, value, strict=True)):
             return value
-        return items if isinstance(value, list) else tuple(items)
+        return items if isinstance(value, list) else same_tuple(value, items)
     found = mask(value)
     if found is None:
         return value
