@@ -1,8 +1,15 @@
-"""The live policy: what is in force now, swapped whole, with the last good one kept where a new one is bad."""
+"""The live policy: what is in force now, swapped whole, with the last good one kept where a new one is bad.
+
+A changed source is loaded beside the calls, in a thread of its own, so that no call waits for a long policy: until it
+is there, calls go by the last good one. While it loads, threads take turns more often, so that none of them stands
+still for longer than a moment.
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -14,15 +21,17 @@ __all__ = ["LivePolicy"]
 
 _LOG: Final = logging.getLogger("interlock")
 _UNASKED: Final = object()  # a fingerprint that no source has
+_PATIENCE_S: Final = 0.0005  # seconds that one call waits for a load that it began
+_TURN_S: Final = 0.0002  # seconds for which a thread may keep the interpreter while a policy loads
 
 
 class LivePolicy:
     """A policy that follows its source.
 
     `load` makes the policy; `fingerprint` gives something cheap that changes when `load` would give another one (file
-    times, say), and is None where `load` always gives the same. The epoch begins at 1 and rises only when the policy's
-    digest changes. A source that has gone bad leaves the last good policy in force and stands in `trouble` until it is
-    good again.
+    times, say), and None says that nothing ever does. The epoch begins at 1 and rises only when the policy's digest
+    changes. A source that has gone bad leaves the last good policy in force and stands in `trouble` until it is good
+    again.
     Raises, when made: what `load` raises, since there is no last good policy yet.
     """
 
@@ -30,9 +39,9 @@ class LivePolicy:
         self._load = load
         self._fingerprint = fingerprint
         self._mutex = Mutex()
-        self._seen = (
-            fingerprint() if fingerprint else None
-        )  # before loading: a change during the load is then seen at the next refresh
+        self._loading: threading.Thread | None = None
+        # before loading: a change during the load is then seen at the next refresh
+        self._seen = fingerprint() if fingerprint else None
         self._state = (load(), 1)
         self._trouble: InterlockError | None = None
 
@@ -53,33 +62,47 @@ class LivePolicy:
     def trouble(self) -> InterlockError | None:
         return self._trouble
 
-    def refresh(self) -> None:
-        """Take over a changed source; cheap where nothing changed. Whoever calls while it loads waits for it."""
+    def refresh(self, *, wait: bool = False) -> None:
+        """Take over a changed source; cheap where nothing changed.
+
+        A policy that loads at once is in force when this returns, a longer one soon after; with `wait`, any.
+        """
         ask = self._fingerprint
         if ask is None:
             return
         try:
-            if ask() == self._seen:
-                return
-            with self._mutex:
-                now = ask()
-                if now != self._seen:
-                    self._swap()
-                    self._seen = now
+            while (now := ask()) != self._seen:
+                loading = self._begun(now)
+                loading.join(None if wait else _PATIENCE_S)
+                if not wait:
+                    return
         except Exception as e:  # noqa: BLE001 - the source cannot be asked: the last good policy stays
             self._seen, self._trouble = _UNASKED, _as_ours(e)
 
-    def _swap(self) -> None:
+    def _begun(self, now: object) -> threading.Thread:
+        """The load that is under way, or a new one. Raises: RuntimeError, where no thread can be started."""
+        with self._mutex:
+            if self._loading is None or not self._loading.is_alive():  # in a forked child no other thread is alive
+                self._loading = threading.Thread(target=self._swap, args=(now,), name="interlock-reload", daemon=True)
+                self._loading.start()
+            return self._loading
+
+    def _swap(self, now: object) -> None:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, _TURN_S))
         try:
             policy = self._load()
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the new one, the last good one stays
             self._trouble = _as_ours(e)
             _LOG.error("policy not reloaded, the last good one stays in force: %s", self._trouble)
-            return
-        self._trouble = None
-        old, epoch = self._state
-        if policy.digest != old.digest:
-            self._state = (policy, epoch + 1)
+        else:
+            self._trouble = None
+            old, epoch = self._state
+            if policy.digest != old.digest:
+                self._state = (policy, epoch + 1)
+        finally:
+            self._seen = now
+            sys.setswitchinterval(interval)
 
 
 class _Unloadable(InterlockError):

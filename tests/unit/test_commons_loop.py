@@ -76,6 +76,7 @@ def test_an_indicator_asks_a_fresh_node_and_blocks_after_the_grant(commons: Worl
     with pytest.raises(NotApproved, match="not granted"):
         enforce_tool_call("WebFetch", call)
     installed.grant(node, "indicator-hosts", "stable", None, commons.clock.now_us())
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(Blocked, match="reported by 3 organisations") as caught:
         enforce_tool_call("WebFetch", call)
     assert not isinstance(caught.value, NotApproved)
@@ -92,9 +93,11 @@ def test_a_running_guard_takes_a_new_version_over_and_keeps_the_last_good_one(co
     assert enforce_tool_call("Bash", {"command": "mow"})
     commons.publisher.publish(pack(2, words=("zap", "mow")), "stable")
     subscriber.update()
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved):
         enforce_tool_call("Bash", {"command": "mow"})
     (node / "live.json").write_text("{")
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved):
         enforce_tool_call("Bash", {"command": "mow"})
 

@@ -87,7 +87,7 @@ def rule(action: str, verdict: str = "block", reason: str = "not here") -> dict[
     }
 
 
-def test_a_policy_file_guards_and_its_change_is_in_force_from_the_next_call_on(tmp_path: Path) -> None:
+def test_a_policy_file_guards_and_its_change_is_in_force_once_it_is_loaded(tmp_path: Path) -> None:
     path = policy_file(tmp_path / "mine.json", rule("Write"))
     sink = InMemorySink()
     install(policy=path, sink=sink)
@@ -95,10 +95,12 @@ def test_a_policy_file_guards_and_its_change_is_in_force_from_the_next_call_on(t
         enforce_tool_call("Write", {})
     assert caught.value.policy_id == "no.write"
     policy_file(path, rule("Bash", reason="changed"))
+    ambient.installed().live.refresh(wait=True)
     assert enforce_tool_call("Write", {}) == {}
     with pytest.raises(Blocked, match="changed"):
         enforce_tool_call("Bash", {})
     path.write_text("{ broken")
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(Blocked, match="changed"):
         enforce_tool_call("Bash", {})
     assert ambient.installed().live.trouble is not None
@@ -112,6 +114,7 @@ def test_files_that_a_policy_extends_are_followed_too(tmp_path: Path) -> None:
         with pytest.raises(Blocked):
             enforce_tool_call(action, {})
     policy_file(tmp_path / "base.json", rule("Read"))
+    ambient.installed().live.refresh(wait=True)
     assert enforce_tool_call("Write", {}) == {}
     with pytest.raises(Blocked):
         enforce_tool_call("Read", {})

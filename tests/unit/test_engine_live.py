@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -48,7 +49,7 @@ class Source:
 def test_a_policy_is_loaded_once_while_nothing_changes() -> None:
     source = Source()
     live = source.live()
-    live.refresh()
+    live.refresh(wait=True)
     assert (source.loads, live.epoch) == (1, 1)
 
 
@@ -56,10 +57,10 @@ def test_the_epoch_rises_only_when_the_digest_changes() -> None:
     source = Source()
     live = source.live()
     source.version = 2
-    live.refresh()
+    live.refresh(wait=True)
     assert (source.loads, live.epoch) == (2, 1)
     source.version, source.digest = 3, "two"
-    live.refresh()
+    live.refresh(wait=True)
     assert (live.current.digest, live.epoch) == ("two", 2)
 
 
@@ -67,13 +68,13 @@ def test_a_bad_source_leaves_the_last_good_policy_and_says_so(caplog: pytest.Log
     source = Source()
     live = source.live()
     source.version, source.bad = 2, True
-    live.refresh()
-    live.refresh()
+    live.refresh(wait=True)
+    live.refresh(wait=True)
     assert (live.current.digest, live.epoch, source.loads) == ("one", 1, 2)
     assert str(live.trouble) == "is bad"
     assert "last good one" in caplog.text
     source.version, source.bad, source.digest = 3, False, "two"
-    live.refresh()
+    live.refresh(wait=True)
     assert (live.trouble, live.epoch) == (None, 2)
 
 
@@ -88,7 +89,7 @@ def test_a_source_that_cannot_be_looked_at_leaves_the_last_good_policy() -> None
         return 1
 
     live = LivePolicy(source.load, fingerprint)
-    live.refresh()
+    live.refresh(wait=True)
     assert (live.current.digest, str(live.trouble)) == ("one", "gone")
 
 
@@ -182,7 +183,7 @@ def test_a_policy_source_gone_bad_is_a_weakness() -> None:
     source = Source()
     guard = Installed(source.live(), InMemorySink())
     source.version, source.bad = 2, True
-    guard.live.refresh()
+    guard.live.refresh(wait=True)
     assert "reload" in {row.name for row in attest(guard) if row.weakens}
 
 
@@ -196,7 +197,7 @@ def test_a_source_that_fails_in_a_way_of_its_own_leaves_the_last_good_policy() -
 
     live._load = broken
     source.version = 2
-    live.refresh()
+    live.refresh(wait=True)
     assert live.state == before
     assert live.trouble is not None
     assert "RecursionError" in str(live.trouble)
@@ -213,41 +214,62 @@ def test_a_source_that_could_not_be_asked_is_loaded_again_once_it_can() -> None:
 
     live = LivePolicy(source.load, fingerprint)
     source.bad = True
-    live.refresh()
-    live.refresh()
+    live.refresh(wait=True)
+    live.refresh(wait=True)
     troubled = live.trouble
     source.bad = False
-    live.refresh()
+    live.refresh(wait=True)
     assert troubled is not None
     assert live.trouble is None
     assert live.epoch == 1
 
 
-def test_whoever_calls_while_a_change_loads_gets_the_change() -> None:
+def test_no_call_waits_for_a_long_load_and_until_then_the_last_good_policy_holds() -> None:
     source, loading, go_on = Source(), threading.Event(), threading.Event()
     live = LivePolicy(source.load, lambda: source.version)
+    loads: list[int] = []
 
     def slow() -> Policy:
+        loads.append(source.version)
         loading.set()
         assert go_on.wait(10)
         return source.load()
 
     live._load = slow
     source.version, source.digest = 2, "two"
-    first = threading.Thread(target=live.refresh)
-    first.start()
+    interval = sys.getswitchinterval()
+    live.refresh()
     assert loading.wait(10)
-    seen: list[str] = []
-
-    def call() -> None:
-        live.refresh()
-        seen.append(live.current.digest)
-
-    second = threading.Thread(target=call)
-    second.start()
-    second.join(0.05)
-    assert not seen
+    live.refresh()
+    assert (live.current.digest, live.epoch, loads) == ("one", 1, [2])
     go_on.set()
-    first.join()
-    second.join()
-    assert seen == ["two"]
+    live.refresh(wait=True)
+    assert (live.current.digest, live.epoch, loads) == ("two", 2, [2])
+    assert sys.getswitchinterval() == interval
+
+
+def test_a_change_during_a_load_is_taken_over_too() -> None:
+    source = Source()
+    live = LivePolicy(source.load, lambda: source.version)
+    load = source.load
+
+    def changes() -> Policy:
+        policy = load()
+        if source.version == 2:
+            source.version, source.digest = 3, "three"
+        return policy
+
+    live._load = changes
+    source.version, source.digest = 2, "two"
+    live.refresh(wait=True)
+    assert (live.current.digest, live.epoch) == ("three", 3)
+
+
+def test_every_change_is_taken_over_however_fast_they_come() -> None:
+    source = Source()
+    live = source.live()
+    for version in range(2, 30):
+        source.version, source.digest = version, f"v{version}"
+        live.refresh()
+        live.refresh(wait=True)
+        assert live.current.digest == f"v{version}"

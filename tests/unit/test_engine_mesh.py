@@ -47,16 +47,18 @@ def test_a_subscription_guards_and_its_place_in_the_log_is_told(commons: World) 
     assert refused.policy_epoch == 1
 
 
-def test_a_grant_and_a_new_version_are_in_force_from_the_next_call_on(commons: World) -> None:
+def test_a_grant_and_a_new_version_are_in_force_once_they_are_loaded(commons: World) -> None:
     node = subscribed(commons)
     sink = InMemorySink()
     install(policy="mesh:team@stable", sink=sink)
     installed.grant(commons.home / "node", "team", "stable", ["team.zap"], commons.clock.now_us())
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(Blocked) as granted:
         enforce_tool_call("Bash", {"command": "run zap now"})
     assert not isinstance(granted.value, NotApproved)
     commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
     node.update()
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved, match="fry"):
         enforce_tool_call("Bash", {"command": "run fry now"})
     assert [r.policy_epoch for r in sink.receipts] == [2, 3]
@@ -66,6 +68,7 @@ def test_a_damaged_subscription_leaves_the_last_good_policy(commons: World) -> N
     subscribed(commons)
     install(policy="mesh:team@stable")
     (commons.home / "node" / "live.json").write_text("{ broken")
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved):
         enforce_tool_call("Bash", {"command": "run zap now"})
     assert ambient.installed().live.trouble is not None
@@ -81,5 +84,6 @@ def test_a_file_that_extends_a_subscription_follows_it_too(commons: World, tmp_p
     assert enforce_tool_call("Bash", {"command": "run fry now"}) == {"command": "run fry now"}
     commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
     node.update()
+    ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved, match="fry"):
         enforce_tool_call("Bash", {"command": "run fry now"})
