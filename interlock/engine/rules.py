@@ -56,7 +56,7 @@ def with_code_rules(policy: Policy | None, rules: tuple[Rule, ...]) -> Policy:
         return policy
     base = policy or Policy((), "")
     names = [base.digest, [[rule.id, rule.phase] for rule in rules]]
-    return Policy(base.rules + rules, digest(CODE_DIGEST, names).hex())
+    return replace(base, rules=base.rules + rules, digest=digest(CODE_DIGEST, names).hex())
 
 
 def _compiled(function: object) -> Rule:

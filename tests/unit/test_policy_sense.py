@@ -1,0 +1,137 @@
+"""What can never be true, or never decide anything, is refused when a document is read."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from interlock.engine.policy.document import parse_document
+from interlock.engine.policy.problems import BadPolicy
+
+X = {"arg": "a", "contains": "x"}
+Y = {"arg": "b", "contains": "y"}
+
+
+def document(*rules: dict[str, object], **fields: object) -> bytes:
+    body = {"format": "interlock-policy", "v": 1, "name": "p", "rules": list(rules), **fields}
+    return json.dumps(body).encode()
+
+
+def rule(name: str, when: object, **fields: object) -> dict[str, object]:
+    return {"id": name, "when": when, "verdict": "block", "reason": "no", **fields}
+
+
+def accepted(*rules: dict[str, object], **fields: object) -> None:
+    parse_document(document(*rules, **fields), where="p.json")
+
+
+def refused(*rules: dict[str, object], **fields: object) -> str:
+    with pytest.raises(BadPolicy) as caught:
+        accepted(*rules, **fields)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"all": [{"arg": "a", "equals": 1}, {"arg": "a", "equals": 2}]},
+        {"all": [{"arg": "a", "equals": 1}, {"all": [Y, {"arg": "args.a", "in": [2, 3]}]}]},
+        {"arg": "a[*]", "equals": "x", "in": ["y"]},
+        {"all": [{"action": "Read"}, {"action": {"in": ["Bash", "Write"]}}]},
+        {"all": [{"principal": "a"}, {"principal": {"equals": "b"}}]},
+    ],
+)
+def test_two_values_that_one_thing_would_have_to_equal(when: dict[str, object]) -> None:
+    assert "is to equal two values at once" in refused(rule("r", when))
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [
+        ({"arg": "a", "gt": 5, "lt": 3}, "end comes before its start"),
+        ({"arg": "a", "gt": 5, "le": 5}, "end comes before its start"),
+        ({"all": [{"arg": "a", "ge": 5}, {"arg": "a", "lt": 5}]}, "end comes before its start"),
+        ({"arg": "a", "in": [1, 2], "gt": 5}, "a value outside its range"),
+        ({"all": [{"arg": "a", "equals": "x"}, {"arg": "a", "gt": 5}]}, "a value outside its range"),
+        ({"all": [X, Y, {"not": X}]}, "and for its 'not'"),
+        ({"any": [X, {"not": {"all": [Y, {"not": Y}]}}]}, "and for its 'not'"),
+        ({"all": [X, Y, X]}, "says the same as [0]"),
+        ({"any": [X, {"contains": "x", "arg": "a"}]}, "says the same as [0]"),
+        ({"arg": "a", "in": []}, "could never be true"),
+    ],
+)
+def test_what_contradicts_itself_or_is_said_twice(when: dict[str, object], says: str) -> None:
+    assert says in refused(rule("r", when))
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"all": [{"arg": "a[*]", "equals": 1}, {"arg": "a[*]", "equals": 2}]},
+        {"any": [{"arg": "a", "equals": 1}, {"arg": "a", "equals": 2}]},
+        {"all": [{"arg": "a", "equals": 1}, {"arg": "a", "in": [1.0, 2]}]},
+        {"all": [{"action": "Bash"}, {"action": {"in": ["shell"]}}]},
+        {"all": [{"arg": "a", "equals": "ﬁ"}, {"arg": "a", "equals": "fi"}]},
+        {"arg": "a", "ge": 5, "le": 5},
+        {"arg": "a", "in": [1, 9], "gt": 5},
+        {"all": [{"any": [X, Y]}, {"not": {"all": [X, Y]}}]},
+    ],
+)
+def test_what_can_be_true_is_read(when: dict[str, object]) -> None:
+    accepted(rule("r", when))
+
+
+def test_a_rule_that_an_earlier_one_makes_idle_is_refused() -> None:
+    both = {"all": [X, Y]}
+    line = refused(rule("wide", X), rule("narrow", both))
+    assert line.startswith("p.json: rule narrow: when: never decides anything: rule wide before it")
+    assert "rule a before" in refused(rule("a", X), rule("b", X))
+    assert "rule a before" in refused(rule("a", {"any": [X, Y]}), rule("b", Y))
+    assert "rule a before" in refused(rule("a", X), rule("b", X, verdict="escalate"))
+
+
+def test_a_rule_that_may_still_decide_something_is_read() -> None:
+    both = {"all": [X, Y]}
+    accepted(rule("narrow", both), rule("wide", X))
+    accepted(rule("a", X, verdict="escalate"), rule("b", both))
+    accepted(rule("a", X, shadow=True), rule("b", X))
+    accepted(rule("a", {"arg": "result"} | {"equals": 1}, phase="result"), rule("b", {"arg": "result", "equals": 1}))
+    accepted(rule("a", X), rule("b", {"any": [X, Y]}))
+
+
+def test_many_rules_are_compared_in_time_that_grows_with_their_number() -> None:
+    many = [rule(f"r{i}", {"all": [X, {"arg": "h", "equals": f"h{i}"}]}) for i in range(3000)]
+    start = time.perf_counter()
+    accepted(*many)
+    assert time.perf_counter() - start < 5
+    assert "rule r7 before" in refused(*many, rule("last", {"all": [{"arg": "h", "equals": "h7"}, X, Y]}))
+
+
+TOOLS = {"Bash": {"properties": {"command": {"type": "string"}, "o": {"properties": {"k": {}}}}}, "Free": {}}
+
+
+def test_an_argument_that_no_known_tool_has_is_refused() -> None:
+    at = {"all": [{"action": "Bash"}, {"arg": "comand", "contains": "x"}]}
+    assert "argument 'comand', which no known tool here has; did you mean 'command'?" in refused(
+        rule("r", at), tools=TOOLS
+    )
+    deep = {"all": [{"action": "shell"}, {"not": {"arg": "o.z", "equals": 1}}]}
+    assert "'o.z'" in refused(rule("r", deep), tools=TOOLS)
+    assert "'x'" in refused(rule("r", {"arg": "x", "equals": 1}), tools={"Bash": TOOLS["Bash"]})
+
+
+def test_an_argument_that_some_tool_may_have_is_read() -> None:
+    for when in (
+        {"all": [{"action": "Bash"}, {"arg": "args.command", "contains": "x"}]},
+        {"all": [{"action": "Bash"}, {"arg": "o.k.z[0]", "contains": "x"}]},
+        {"all": [{"action": "Other"}, {"arg": "x", "contains": "x"}]},
+        {"all": [{"action": "B*"}, {"arg": "x", "contains": "x"}]},
+        {"all": [{"action": {"in": ["Bash", "Free"]}}, {"arg": "x", "contains": "x"}]},
+        {"arg": "x", "contains": "x"},
+    ):
+        accepted(rule("r", when), tools=TOOLS)
+    accepted(rule("r", {"arg": "result", "equals": 1}, phase="result"), tools={"Bash": TOOLS["Bash"]})
+    assert "tools: 'Bash': is not an object" in refused(rule("r", X), tools={"Bash": 3})
