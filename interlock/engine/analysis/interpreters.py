@@ -64,8 +64,7 @@ def _with_positional(walk: Walk, call: Call, code: Arg, rest: tuple[Arg, ...]) -
     """Run code with `$0`, `$1` ... set; the first of `rest` is `$0`."""
     saved, values = walk.env.positional, walk.env.values
     walk.env.positional = rest[1:]
-    if rest:
-        walk.env.values = {**values, "0": (rest[0],)}
+    walk.env.values = {**values, "0": (rest[0],)} if rest else dict(values)
     out = walk.code(code, call.program, call.stdin)
     walk.env.positional, walk.env.values = saved, values
     return out

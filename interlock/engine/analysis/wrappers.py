@@ -226,6 +226,9 @@ def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
     return [Arg(p.strip("\n"), taint=stdin.taint) for p in pieces[:64] if p.strip("\n")]
 
 
+_MAX_FILLED: Final = 64 * 1024  # characters of one word
+
+
 def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
     """The command with the items at its end, or in the place of `mark`."""
     if not mark or not any(mark in a.text for a in command):
@@ -237,7 +240,9 @@ def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
         elif mark in arg.text:
             all_items = " ".join(item.text for item in items)
             first = items[0] if items else EMPTY
-            found.append(arg._replace(text=arg.text.replace(mark, all_items)[:65536], taint=arg.taint or first.taint))
+            most = _MAX_FILLED // len(all_items) + 1 if all_items else -1  # what comes after them would be cut off
+            text = arg.text.replace(mark, all_items, most)[:_MAX_FILLED]
+            found.append(arg._replace(text=text, taint=arg.taint or first.taint))
         else:
             found.append(arg)
     return found

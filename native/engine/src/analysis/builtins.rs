@@ -7,7 +7,7 @@ use super::effects::Finding;
 use super::environment::{one, Elements};
 use super::options::split;
 use super::paths::join;
-use super::patterns::{is_decimal, is_identifier, lines};
+use super::patterns::{is_identifier, lines};
 use super::values::{first_taint, partition, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
 use super::walk::{Call, Handler, Walk};
 
@@ -204,33 +204,14 @@ fn set(walk: &mut Walk, call: &Call) -> Option<Arg> {
 }
 
 fn shift(walk: &mut Walk, call: &Call) -> Option<Arg> {
-    let count = match call.args.first() {
-        Some(count) if is_decimal(&count.text) => decimal(&count.text),
-        _ => 1,
+    let text = call.args.first().map_or("", |a| a.text.as_str());
+    let count = match text.trim_start_matches('0') {
+        _ if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) => 1,
+        "" => 0,
+        digits => digits.parse().unwrap_or(usize::MAX),
     };
     walk.env.positional = walk.env.positional.iter().skip(count).cloned().collect();
     Some(Arg::empty())
-}
-
-/// The number that decimal digits of any script stand for, as large as it matters here.
-fn decimal(text: &str) -> usize {
-    text.chars().fold(0_usize, |sum, c| {
-        sum.saturating_mul(10).saturating_add(digit(c))
-    })
-}
-
-/// Decimal digits stand in runs of ten code points, the first of which is the zero.
-fn digit(c: char) -> usize {
-    let mut first = c as u32;
-    let before = |code: u32| {
-        char::from_u32(code - 1).is_some_and(|c| is_decimal(c.encode_utf8(&mut [0; 4])))
-    };
-    let mut value = 0;
-    while value < 9 && before(first) {
-        first -= 1;
-        value += 1;
-    }
-    value
 }
 
 /// `printf -v name ...` sets a variable.

@@ -169,13 +169,6 @@ pub fn is_identifier(text: &str) -> bool {
     matches_whole(&NAME, text)
 }
 
-/// Whether the text is decimal digits only (Python's `str.isdecimal`).
-#[must_use]
-pub fn is_decimal(text: &str) -> bool {
-    static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{Nd}+$").ok());
-    matches_whole(&DIGITS, text)
-}
-
 /// Python's `str.split()`.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
