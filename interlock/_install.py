@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from interlock._approvals import scripts_of
 from interlock.engine import ambient
 from interlock.engine.ambient import Installed, Observer
 from interlock.engine.approvals import Approver
@@ -33,10 +34,10 @@ def install(
     """Put a guard in force for this process; a second call replaces the first at once.
 
     `policy` is a file (JSON; YAML with PyYAML), `builtin:NAME` or `mesh:PACK@RING`; its rules run first, then `rules`.
-    A file and a mesh subscription are followed: a change is in force from the next call on, and a bad one leaves the
-    last good policy. `sink` keeps the receipts (none are kept without one); `approver` answers escalations (without
-    one they are refused); each of `observers` is told every decision.
-    `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from.
+    A file and a mesh subscription are followed: a change is in force once it has loaded, which no call waits for, and
+    a bad one leaves the last good policy. `sink` keeps the receipts (none are kept without one); `approver` answers
+    escalations, a function or an `ApprovalQueue` (without one they are refused); each of `observers` is told every
+    decision. `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from.
     Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule. Then what was
     installed before stays.
     """
@@ -50,4 +51,7 @@ def install(
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
-    ambient.install(Installed(live, kept, approver, tuple(observers), told, scopes=by_principal, flow=flow))
+    observed = tuple(observers)
+    ambient.install(
+        Installed(live, kept, approver, observed, told, scripts=scripts_of, scopes=by_principal, flow=flow)
+    )

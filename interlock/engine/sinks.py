@@ -125,7 +125,7 @@ class FileSink:
         if not self._path.name or (os.path.exists(self._path) and not os.path.isfile(self._path)):
             raise BadState("is not a file", where=str(self._path), fix="name another file")
         self._lock = _beside(self._path, ".lock")
-        self._fsync = fsync
+        self.fsync: Final = fsync
         self._mutex = Mutex()
         self._alone: _OneWriter | None = None
         if not os.path.exists(self._path.parent):  # false, not an error, where it cannot be reached
@@ -230,7 +230,7 @@ class FileSink:
             raise NotWritable(f"cannot be repaired ({os_reason(e)})", where=str(self._path)) from None
 
     def _write(self, line: bytes) -> None:
-        with contextlib.closing(AppendFile(self._path, fsync=self._fsync)) as f:
+        with contextlib.closing(AppendFile(self._path, fsync=self.fsync)) as f:
             f.append(line)
 
 

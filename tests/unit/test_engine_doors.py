@@ -221,7 +221,8 @@ def test_monitor_records_and_never_blocks_or_rewrites(decision: Decision, sink: 
     install(rules=[always(decision)], sink=sink, approver=crash)
     assert enforce_tool_call("t", {"x": 1}, enforcement="monitor") == {"x": 1}
     (kept,) = sink.receipts
-    assert (kept.verdict, kept.outcome, kept.approval) == (decision.verdict.name, "observed", None)
+    assert (kept.verdict, kept.policy_verdict, kept.outcome) == ("ALLOW", decision.verdict.name, "observed")
+    assert kept.approval is None
 
 
 def test_a_mode_that_does_not_exist_is_misuse() -> None:

@@ -1,0 +1,146 @@
+"""What a receipt says of a decision: the verdict that took effect beside what the rules said, templates, and drops."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import Blocked, Decision, NotApproved, SensorEvent, detectors, enforce_tool_call
+from interlock.engine import ambient
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Policy, Source
+from interlock.engine.receipts import Receipt
+from interlock.engine.sinks import InMemorySink
+
+SECRET = "hunter22-of-the-caller"
+
+
+@pytest.fixture(autouse=True)
+def no_guard_after() -> Iterator[None]:
+    yield
+    ambient.install(None)
+
+
+def rule(verdict: Decision) -> Any:
+    return lambda event: verdict
+
+
+def declared(verdict: str, **more: object) -> Policy:
+    when = {"arg": "x", "contains": "hunter"}
+    return loaded({"id": "r", "when": when, "verdict": verdict, "reason": "no hunting", **more})
+
+
+def loaded(*rules: dict[str, object]) -> Policy:
+    body = {"format": "interlock-policy", "v": 1, "name": "test", "rules": list(rules)}
+    return load_policy(json.dumps(body).encode(), where="test", source=Source("file"), resolve=lambda name: b"")
+
+
+@pytest.mark.parametrize(
+    ("said", "approver", "enforcement", "verdict", "policy_verdict", "outcome"),
+    [
+        (Decision.allow(), None, "blocking", "ALLOW", None, "proceeded"),
+        (Decision.block("no"), None, "blocking", "BLOCK", None, "blocked"),
+        (Decision.block("no"), None, "monitor", "ALLOW", "BLOCK", "observed"),
+        (Decision.modify({"x": 2}), None, "blocking", "MODIFY", None, "rewritten"),
+        (Decision.modify({"x": 2}), None, "monitor", "ALLOW", "MODIFY", "observed"),
+        (Decision.escalate("ask"), lambda r: True, "blocking", "ALLOW", "ESCALATE", "approved"),
+        (Decision.escalate("ask"), lambda r: False, "blocking", "BLOCK", "ESCALATE", "not-approved"),
+    ],
+)
+def test_a_receipt_says_what_took_effect_and_what_the_rules_said(
+    said: Decision, approver: Any, enforcement: Any, verdict: str, policy_verdict: str | None, outcome: str
+) -> None:
+    sink = InMemorySink()
+    interlock.install(rules=[rule(said)], sink=sink, approver=approver)
+    with contextlib.suppress(Blocked):
+        enforce_tool_call("t", {"x": 1}, enforcement=enforcement)
+    (kept,) = sink.receipts
+    assert (kept.verdict, kept.policy_verdict, kept.outcome) == (verdict, policy_verdict, outcome)
+
+
+def test_an_approved_rewrite_took_effect_as_a_rewrite() -> None:
+    sink = InMemorySink()
+    rules = [rule(Decision.modify({"x": 2})), rule(Decision.escalate("ask"))]
+    interlock.install(rules=rules, sink=sink, approver=lambda r: True)
+    assert enforce_tool_call("t", {"x": 1}) == {"x": 2}
+    assert (sink.receipts[0].verdict, sink.receipts[0].policy_verdict) == ("MODIFY", "ESCALATE")
+
+
+def test_a_declared_rule_s_reason_is_its_template() -> None:
+    sink = InMemorySink()
+    interlock.install(policy=declared("block"), sink=sink)
+    with pytest.raises(Blocked):
+        enforce_tool_call("t", {"x": SECRET})
+    assert sink.receipts[0].reason == "no hunting"
+
+
+def test_the_reason_of_a_rule_that_is_code_is_never_written_down() -> None:
+    sink = InMemorySink()
+
+    def tells(event: SensorEvent) -> Decision:
+        return Decision.block(f"found {event.args['x']}")
+
+    interlock.install(rules=[tells], sink=sink)
+    with pytest.raises(Blocked, match=SECRET):
+        enforce_tool_call("t", {"x": SECRET})
+    assert sink.receipts[0].reason is None
+    assert SECRET not in repr(sink.receipts)
+
+
+def test_a_ready_detector_leaves_its_template_and_not_the_host() -> None:
+    sink = InMemorySink()
+    interlock.install(rules=[detectors.network_egress_guard(allowed_hosts=["a.example"])], sink=sink)
+    with pytest.raises(Blocked, match=r"b\.example"):
+        enforce_tool_call("t", {"url": "https://b.example/"})
+    assert sink.receipts[0].reason == "egress to {host} is not on the destination allowlist"
+    assert "b.example" not in repr(sink.receipts)
+
+
+def test_what_the_guard_itself_refuses_is_the_row_of_its_table_and_no_exception_s_text() -> None:
+    sink = InMemorySink()
+
+    def fails(event: SensorEvent) -> Decision:
+        raise RuntimeError(SECRET)
+
+    interlock.install(rules=[fails], sink=sink)
+    with pytest.raises(Blocked):
+        enforce_tool_call("t", {})
+    assert sink.receipts[0].reason == "rule {rule} failed with {error}, so the action is refused"
+    assert SECRET not in repr(sink.receipts)
+
+
+def test_reasons_of_several_declared_rules_stand_together() -> None:
+    sink = InMemorySink()
+    first = {"id": "a", "when": {"arg": "x", "ge": 1}, "verdict": "escalate", "reason": "first"}
+    second = {"id": "b", "when": {"action": "t"}, "verdict": "escalate", "reason": "second"}
+    interlock.install(policy=loaded(first, second), sink=sink)
+    with pytest.raises(NotApproved):
+        enforce_tool_call("t", {"x": 1})
+    assert sink.receipts[0].reason == "first; second"
+
+
+def test_receipts_that_could_not_be_kept_are_counted_in_the_next_one() -> None:
+    class Flaky(InMemorySink):
+        broken = False
+
+        def append(self, receipt: Receipt) -> Receipt:
+            if self.broken:
+                raise OSError("full")
+            return super().append(receipt)
+
+    sink = Flaky()
+    interlock.install(sink=sink)
+    enforce_tool_call("t", {})
+    sink.broken = True
+    with pytest.raises(Blocked, match="cannot be written"):
+        enforce_tool_call("t", {})
+    assert enforce_tool_call("t", {"x": 1}, enforcement="monitor") == {"x": 1}
+    sink.broken = False
+    enforce_tool_call("t", {})
+    enforce_tool_call("t", {})
+    assert [kept.dropped for kept in sink.receipts] == [None, 2, None]
