@@ -116,8 +116,8 @@ def test_what_the_guard_itself_refuses_is_the_row_of_its_table_and_no_exception_
 
 def test_reasons_of_several_declared_rules_stand_together() -> None:
     sink = InMemorySink()
-    first = {"id": "a", "when": {"arg": "x", "ge": 1}, "verdict": "escalate", "reason": "first"}
-    second = {"id": "b", "when": {"action": "t"}, "verdict": "escalate", "reason": "second"}
+    first: dict[str, object] = {"id": "a", "when": {"arg": "x", "ge": 1}, "verdict": "escalate", "reason": "first"}
+    second: dict[str, object] = {"id": "b", "when": {"action": "t"}, "verdict": "escalate", "reason": "second"}
     interlock.install(policy=loaded(first, second), sink=sink)
     with pytest.raises(NotApproved):
         enforce_tool_call("t", {"x": 1})
