@@ -60,9 +60,12 @@ def lineage() -> tuple[Process, ...]:
 def marked(processes: tuple[Process, ...]) -> str:
     """The variable by which one of these processes says that a coding agent started it; "" where none does.
 
-    A process of another user is not asked. Raises: UnknownLineage, where one of ours does not let itself be read.
+    A process of another user, and the first of all, which no agent started, are not asked.
+    Raises: UnknownLineage, where one of ours does not let itself be read.
     """
     for process in processes:
+        if process.pid == 1:
+            continue
         folder = f"/proc/{process.pid}"
         try:
             if os.stat(folder).st_uid != os.geteuid():
