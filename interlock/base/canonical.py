@@ -23,7 +23,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -47,9 +47,49 @@ def encode(value: object) -> bytes:
 
     Raises: NotCanonical, for an object of an unknown type, a cycle, or nesting deeper than MAX_DEPTH.
     """
+    if _is_plain(value, 0):
+        try:
+            return _quick(value).encode("utf-8")
+        except UnicodeEncodeError:  # a lone surrogate, which has a spelling of its own
+            pass
     out: list[str] = []
     _write(value, out, 0)
     return "".join(out).encode("utf-8")
+
+
+# What json's own encoder spells as RFC 8785 does, many times faster; sorted by code points, so for ASCII keys only.
+_quick: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False, allow_nan=False
+).encode
+_PLAIN: Final = frozenset({str, bool, type(None)})
+_ORDINARY_INT: Final = 1 << 64
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Whether `_quick` spells a value as it has to be; what could read differently each time is not plain."""
+    if depth > MAX_DEPTH:
+        return False
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is int:
+        return isinstance(value, int) and -_ORDINARY_INT < value < _ORDINARY_INT
+    if isinstance(value, dict) and type(value).items is dict.items:
+        return _are_plain(dict.values(value), depth) and all(map(_is_plain_key, dict.keys(value)))
+    if isinstance(value, list) and type(value).__iter__ is list.__iter__:
+        return _are_plain(value, depth)
+    return isinstance(value, tuple) and kind is tuple and _are_plain(value, depth)
+
+
+def _are_plain(values: Iterable[object], depth: int) -> bool:
+    for value in values:  # noqa: SIM110 - a generator would cost as much again, for every argument of every call
+        if not _is_plain(value, depth + 1):
+            return False
+    return True
+
+
+def _is_plain_key(key: object) -> bool:
+    return type(key) is str and key.isascii() and key != _TAG
 
 
 def digest(domain: str, value: object) -> bytes:

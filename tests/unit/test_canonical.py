@@ -9,6 +9,9 @@ import json
 import math
 import pathlib
 import uuid
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,6 +69,53 @@ def test_keys_are_ordered_by_utf_16_code_units() -> None:
 def test_an_encoding_reads_back_as_the_value_and_encodes_to_itself(value: object) -> None:
     again = json.loads(encode(value))
     assert encode(again) == encode(value)
+
+
+class Odd(IntEnum):
+    ONE = 1
+
+
+def _the_long_way(value: object) -> object:
+    """The same value in mappings that are no dicts, which are spelt one by one."""
+    if isinstance(value, dict):
+        return MappingProxyType({k: _the_long_way(v) for k, v in value.items()})
+    return [_the_long_way(v) for v in value] if isinstance(value, list) else value
+
+
+@given(json_values)
+def test_the_quick_way_spells_as_the_long_way_does(value: object) -> None:
+    assert encode({"k": value}) == encode(_the_long_way({"k": value}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\ud800",
+        {"\udfff": 1},
+        {"$il": 1},
+        {1: "a"},
+        [1.0, 1e21, -0.0],
+        1 << 64,
+        '\u2028\x7f\x00"\\/',
+        {"\U0001f600": 1, "\ufb33": 2},
+        (1, [2, {"b": (), "a": None}]),
+        [Odd.ONE, True],
+    ],
+)
+def test_what_is_not_plain_is_spelt_the_long_way(value: object) -> None:
+    assert encode({"k": value}) == encode(_the_long_way({"k": value}))
+
+
+class Liar(dict[str, object]):
+    """A dict that shows other values than it holds."""
+
+    def values(self) -> Any:
+        return ["plain"]
+
+
+def test_a_dict_that_lies_about_what_it_holds_is_not_believed() -> None:
+    with pytest.raises(NotCanonical, match="object"):
+        encode(Liar({"k": object()}))
 
 
 def test_values_that_json_lacks_have_spellings_that_no_json_value_shares() -> None:
