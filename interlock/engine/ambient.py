@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what an installed guard is made of; whoever makes one has i
     from interlock.engine.scopes import ScopedEngine
     from interlock.engine.sinks import Sink
 
-__all__ = ["Installed", "Observer", "current_run", "current_span", "install", "installed", "span"]
+__all__ = ["Installed", "Observer", "current_run", "current_span", "find_installed", "install", "installed", "span"]
 
 Observer = Callable[[SensorEvent, Decision], None]
 
@@ -31,8 +31,9 @@ class Installed:
     """One installed guard.
 
     `told` is where the process hears of trouble that no caller feels: one line, without values. `observer_failures`
-    counts observers that raised; nobody feels them. `scopes` add rules by principal, `flow` remembers where values
-    came from.
+    counts observers that raised; nobody feels them. `receipts_dropped` counts receipts that were not kept and that no
+    later receipt has told of yet, `monitored` decisions that were only recorded. `scopes` add rules by principal,
+    `flow` remembers where values came from.
     """
 
     live: LivePolicy
@@ -42,6 +43,8 @@ class Installed:
     told: Callable[[str], object] = lambda line: None
     clock: Clock = field(default_factory=SystemClock)
     observer_failures: int = 0
+    receipts_dropped: int = 0
+    monitored: int = 0
     evaluator: Evaluator = field(default_factory=PythonEvaluator)
     scripts: Scripts = no_scripts
     scopes: ScopedEngine | None = None
@@ -113,6 +116,11 @@ def current_run() -> span | None:
 def install(guard: Installed | None) -> None:
     """Put a guard in force for the whole process, at once; None takes it away, and then nothing may pass."""
     _slot[:] = [] if guard is None else [guard]
+
+
+def find_installed() -> Installed | None:
+    """The guard in force, if there is one."""
+    return _slot[0] if _slot else None
 
 
 def installed() -> Installed:

@@ -22,7 +22,7 @@ from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import PHASES, Origin, Phase, SensorEvent, event_of
 from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
-from interlock.engine.receipts import Receipt, label
+from interlock.engine.record import receipt_of
 from interlock.engine.refusals import (
     CHANGED,
     NATIVE_PANIC,
@@ -114,7 +114,7 @@ def decide(event: SensorEvent) -> Outcome:
     outcome, policy, epoch, encoded = _judged(guard, event, watched=True)
     told, settled = _handed_over(guard, outcome, policy)
     outcome = told if settled.approval is None else outcome  # an answered escalation is recorded as what it was
-    failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
+    failure = _record(guard, outcome, settled, policy, epoch, started, encoded)
     if failure is not None:
         return replace(outcome, decision=_no_receipt(failure), cause=failure, decider=None)
     _tell(guard, outcome)
@@ -271,6 +271,8 @@ def _through(
 ) -> object:
     """A call or a result through the guard; returns what to go on with. Raises: Blocked, NotApproved."""
     check_enforcement(enforcement)
+    if enforcement == "monitor":
+        guard.monitored += 1
     started = time.perf_counter_ns()
     watched = bool(guard.observers) or not getattr(guard.sink, "keeps_nothing", False)
     outcome, policy, epoch, encoded = _judged(guard, event, watched)
@@ -282,7 +284,7 @@ def _through(
         return _asked(guard, on_escalate, escalation, original, policy)
 
     settled = settle(outcome, original, enforcement=enforcement, approve=approve)
-    failure = _record(guard, _receipt(outcome, settled, policy, epoch, started), encoded)
+    failure = _record(guard, outcome, settled, policy, epoch, started, encoded)
     if failure is not None and enforcement == "blocking":
         raise Blocked(_no_receipt(failure), event.action) from failure
     _tell(guard, outcome)
@@ -392,39 +394,30 @@ def _encoded(phase: Phase, original: object) -> bytes | None:
         return None
 
 
-def _receipt(outcome: Outcome, settled: Settled, policy: Policy, epoch: int, started_ns: int) -> Receipt:
-    event, decision, rule, approval = outcome.event, outcome.decision, outcome.decider, settled.approval
-    return Receipt(
-        ts_us=event.ts_us,
-        call_id=label(event.call_id) or "",
-        action=label(event.action) or "",
-        phase=event.phase,
-        verdict=decision.verdict.name,
-        outcome=settled.ending,
-        policy_epoch=epoch,
-        policy_digest=policy.digest,
-        elapsed_us=(time.perf_counter_ns() - started_ns) // 1000,
-        policy_id=label(decision.policy_id),
-        rule=label(rule.id) if rule else None,
-        attributed_to=label(decision.attributed_to),
-        principal=label(event.principal),
-        parent_principal=label(event.parent_principal),
-        span_id=label(event.span_id),
-        pack_digest=rule.source.pack_digest if rule else None,
-        log_index=rule.source.log_index if rule else None,
-        approval=None if approval is None else "yes" if approval.approved else "no",
-        approved_by=label(approval.by) or None if approval else None,
-    )
-
-
-def _record(guard: Installed, receipt: Receipt, encoded: bytes | None) -> Exception | None:
-    """Write a receipt; returns what went wrong."""
+def _record(
+    guard: Installed,
+    outcome: Outcome,
+    settled: Settled,
+    policy: Policy,
+    epoch: int,
+    started_ns: int,
+    encoded: bytes | None,
+) -> Exception | None:
+    """Write the receipt of a decision; returns what went wrong. One that is not kept is counted in the next."""
+    elapsed_us, dropped = (time.perf_counter_ns() - started_ns) // 1000, guard.receipts_dropped
     try:
         digest = None if encoded is None else guard.sink.args_digest(encoded)
-        guard.sink.append(replace(receipt, args_digest=digest))
+        guard.sink.append(
+            receipt_of(
+                outcome, settled, policy, epoch=epoch, elapsed_us=elapsed_us, args_digest=digest, dropped=dropped
+            )
+        )
     except Exception as e:  # noqa: BLE001 - whatever a sink raises, the receipt is not kept
+        guard.receipts_dropped += 1
         guard.told(f"receipt not written: {type(e).__name__}")
         return e
+    if dropped:
+        guard.receipts_dropped -= dropped
     return None
 
 
