@@ -209,7 +209,7 @@ def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[lis
         elif token.kind == "string":
             strings.append(_value(token.text))
         elif token.kind == "quoted":
-            strings.append(re.sub(r"^(?:qq?|qx|%x)\s*", "", token.text)[1:-1])
+            strings.append(re.sub(r"^(?:qx|%x|qq?)\s*", "", token.text)[1:-1])
         elif token.kind == "name":
             flags.add(token.text)
             if token.text in names:
