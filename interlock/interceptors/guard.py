@@ -150,18 +150,22 @@ class _Door:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], call_id: str
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Judge a call; returns how to make it. Raises: Blocked, NotApproved; TypeError as a plain call would."""
-        bound = self.binding.bound(args, kwargs)
+        named = self.binding.quickly_named(args, kwargs)
+        if named is None:
+            named = self.binding.named(self.binding.bound(args, kwargs))
         going = enforce_tool_call(
             self.name,
-            self.binding.named(bound),
+            named,
             principal=self.how.principal,
             enforcement=self.how.enforcement,
             call_id=call_id,
             origins=self.how.origins,
             on_escalate=self.how.on_escalate,
         )
+        if len(going) == len(named) and all(going.get(key, going) is named[key] for key in named):
+            return args, kwargs  # nothing was set: the call is made as it came
         try:
-            return self.binding.rebound(bound, going)
+            return self.binding.rebound(self.binding.bound(args, kwargs), going)
         except TypeError as e:
             raise Blocked(refusal(MISFIT, action=self.name, what=e), self.name) from e
 
@@ -192,6 +196,20 @@ class _Binding:
         self._star = kinds.get(inspect.Parameter.VAR_POSITIONAL)
         first = next(iter(self._signature.parameters), None)
         self._receiver = first if first in ("self", "cls") else None
+        self._plain = kinds.keys() == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._defaults = [(p.name, p.default) for p in self._signature.parameters.values()]
+
+    def quickly_named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, object] | None:
+        """The named arguments of a call by position, or None where it takes the long way to know them."""
+        if kwargs or not self._plain or len(args) > len(self._defaults):
+            return None
+        named: dict[str, object] = {}
+        for i, (name, default) in enumerate(self._defaults):
+            if i >= len(args) and default is inspect.Parameter.empty:
+                return None
+            if name != self._receiver:
+                named[name] = args[i] if i < len(args) else default
+        return named
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         bound = self._signature.bind(*args, **kwargs)

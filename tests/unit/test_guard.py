@@ -374,3 +374,36 @@ def test_origins_that_are_none_are_misuse(wrong: Any) -> None:
         guard(origins=wrong)
     with pytest.raises(TypeError):
         enforce_tool_call("t", {}, origins=wrong)
+
+
+def test_a_call_by_position_keyword_or_default_is_the_same_to_rules_and_to_the_function() -> None:
+    watch = Watch()
+
+    @guard
+    def tool(a: int, b: int = 2, c: int = 3) -> tuple[int, int, int]:
+        return a, b, c
+
+    assert [tool(1), tool(1, 2), tool(1, 2, 3), tool(a=1), tool(1, c=3)] == [(1, 2, 3)] * 5
+    assert watch.args == [{"a": 1, "b": 2, "c": 3}] * 5
+
+
+def test_a_rewrite_of_a_default_reaches_the_function() -> None:
+    Watch(call=Decision.modify({"b": 20}))
+
+    @guard
+    def tool(a: int, b: int = 2) -> tuple[int, int]:
+        return a, b
+
+    assert tool(1) == (1, 20)
+
+
+@pytest.mark.parametrize("args", [(), (1, 2, 3)])
+def test_a_call_by_position_that_does_not_fit_fails_as_it_does_without_the_guard(args: tuple[int, ...]) -> None:
+    watch = Watch()
+
+    @guard
+    def tool(a: int, b: int = 2) -> None: ...
+
+    with pytest.raises(TypeError):
+        tool(*args)
+    assert watch.events == []
