@@ -54,15 +54,13 @@ class _Generation:
         """The sources of all fragments that stand in a normal form."""
         found: set[str] = set()
         known, heads = self.known.get, self.heads.get
-        for at in range(len(text) - FIELD + 1):
-            sources = known(text[at : at + GRAM])
-            if sources is not None:
-                found |= sources
-            lengths = heads(text[at : at + FIELD])
-            if lengths is not None:
-                for length in range(FIELD, WHOLE):
-                    if lengths >> length & 1:
-                        found |= known(text[at : at + length], _NONE)
+        starts = range(len(text) - FIELD + 1)
+        for sources in [sources for at in starts if (sources := known(text[at : at + GRAM])) is not None]:
+            found |= sources
+        for at, lengths in [(at, some) for at in starts if (some := heads(text[at : at + FIELD])) is not None]:
+            for length in range(FIELD, WHOLE):
+                if lengths >> length & 1:
+                    found |= known(text[at : at + length], _NONE)
         return found
 
 

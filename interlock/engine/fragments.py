@@ -41,6 +41,8 @@ _WORDS: Final = re.compile(r"""[\s"'<>()\[\]{},;`|]+""")
 _PARTS: Final = re.compile(r"""[\s"'<>()\[\]{},;`|:=&]+""")
 _NUMBERS: Final = re.compile(r"(?<![\d.,])\d(?:[ -]?\d){11,}")
 _EDGES: Final = ".:,;!?-"
+_LONG_PART: Final = 4 * WHOLE  # a longer one is no field: white space inside is single
+_OF_NUMBERS: Final = "0123456789:./+,-tze"
 _DATE: Final = re.compile(r"(?=.*(?:(?:19|20)\d\d[-/.]|\d\d:|:\d\d|\d\d[-/.]\d\d))[\d:./+,tz-]+\Z")
 _DECIMAL: Final = re.compile(r"[-+]?\d*[.,]\d+(?:e[-+]?\d+)?\Z")
 _ESCAPED: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
@@ -85,12 +87,11 @@ def fragments(text: str) -> Iterator[str]:
     for at in range(0, len(whole) - GRAM + 1, STRIDE):
         if not _common(gram := whole[at : at + GRAM]):
             yield gram
-    for splitter in (_FIELDS, _WORDS, _PARTS):
-        for part in splitter.split(text):
-            if len(part) >= FIELD:
-                yield from _field(normal(part).strip(_EDGES))
-    for number in _NUMBERS.findall(text):
-        yield from _field(normal(number))
+    parts = dict.fromkeys(part for splitter in (_FIELDS, _WORDS, _PARTS) for part in splitter.split(text))
+    parts.update(dict.fromkeys(_NUMBERS.findall(text)))
+    for part in parts:
+        if FIELD <= len(part) < _LONG_PART:
+            yield from _field(normal(part).strip(_EDGES))
     yield from _field(whole)
 
 
@@ -102,7 +103,11 @@ def _field(field: str) -> Iterator[str]:
 def _common(fragment: str) -> bool:
     if len(fragment) < LETTERS and fragment.isalpha():
         return True
-    return len(set(fragment)) < _DISTINCT or _DATE.match(fragment) is not None or _DECIMAL.match(fragment) is not None
+    if len(set(fragment)) < _DISTINCT:
+        return True
+    if fragment.strip(_OF_NUMBERS):
+        return False
+    return _DATE.match(fragment) is not None or _DECIMAL.match(fragment) is not None
 
 
 def _decoded(text: str) -> Iterator[str]:
