@@ -46,12 +46,16 @@ def install(
     from interlock._policies import live_policy
     from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
+    from interlock.interceptors.harmless import with_proof
 
     live = live_policy(policy, code_rules(rules or ()))
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
     observed = tuple(observers)
+    prover = with_proof if policy is not None else None
     ambient.install(
-        Installed(live, kept, approver, observed, told, scripts=scripts_of, scopes=by_principal, flow=flow)
+        Installed(
+            live, kept, approver, observed, told, scripts=scripts_of, scopes=by_principal, flow=flow, prover=prover
+        )
     )

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 from interlock.base.clock import Clock, SystemClock
 from interlock.engine.approvals import Approver, Scripts, no_scripts
 from interlock.engine.decision import Decision
-from interlock.engine.evaluate import Evaluator, PythonEvaluator
+from interlock.engine.evaluate import Evaluator, Outcome, PythonEvaluator
 from interlock.engine.event import SensorEvent
 
 if TYPE_CHECKING:  # what an installed guard is made of; whoever makes one has imported it
     from interlock.engine.flow import FlowTracker
     from interlock.engine.live import LivePolicy
+    from interlock.engine.policy.model import Policy
     from interlock.engine.scopes import ScopedEngine
     from interlock.engine.sinks import Sink
 
@@ -33,7 +34,7 @@ class Installed:
     `told` is where the process hears of trouble that no caller feels: one line, without values. `observer_failures`
     counts observers that raised; nobody feels them. `receipts_dropped` counts receipts that were not kept and that no
     later receipt has told of yet, `monitored` decisions that were only recorded. `scopes` add rules by principal,
-    `flow` remembers where values came from.
+    `flow` remembers where values came from. `prover` adds the proof that an allowed call is harmless.
     """
 
     live: LivePolicy
@@ -49,6 +50,7 @@ class Installed:
     scripts: Scripts = no_scripts
     scopes: ScopedEngine | None = None
     flow: FlowTracker | None = None
+    prover: Callable[[Outcome, Policy], Outcome] | None = None
 
 
 class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`

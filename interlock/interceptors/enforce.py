@@ -112,6 +112,7 @@ def decide(event: SensorEvent) -> Outcome:
     started = time.perf_counter_ns()
     event = _completed(event)
     outcome, policy, epoch, encoded = _judged(guard, event, watched=True)
+    outcome = outcome if guard.prover is None else guard.prover(outcome, policy)
     told, settled = _handed_over(guard, outcome, policy)
     outcome = told if settled.approval is None else outcome  # an answered escalation is recorded as what it was
     failure = _record(guard, outcome, settled, policy, epoch, started, encoded)
@@ -172,7 +173,7 @@ def _event(
     """The event of one door, whole; `args` may be the caller's own."""
     if type(name) is not str or not name:
         _check_name(name)
-    if principal is not None or parent_principal is not None or cwd is not None or call_id is not None:
+    if principal is not None or parent_principal is not None or cwd is not None or type(call_id or "") is not str:
         _check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
     here = current_span()
     span_id: str | None = None

@@ -65,12 +65,15 @@ An **effect** is an object:
 - `values`: option -> globs: options that are harmless with a value like one of these.
 - `numbers`: true where `-5` and `+5` are harmless.
 - `arguments`: `any` where no argument whatever does harm (echo); the lists above are then not asked.
-- `operands`: at most so many operands. `like`: globs; each operand must be like one of them.
+- `operands`: at most so many operands, `least`: at least so many. `like`: globs; each operand must be like one of them.
 - `unlike`: globs; no operand may be like one of them.
 - `needs`: a list of lists of options: of each list one must be given.
 - `settings`: name of a set of settings (`git`, `rg`, ...) by which the program executes other programs; the caller's
   resolver must say that none is set, or `neutral` options (list of lists, as `needs`) must be given.
-- `descends`: `always`, or a list of options of which one makes the program read every file below a directory.
+- `descends`: `always`, or a list of options of which one makes the program read every file of the current tree.
+- `here`: the same, for a program that does so only where fewer than two operands are given (grep -r PATTERN).
+- `inner`: options behind which another command stands, up to `;` or `+`; it is judged by itself.
+- `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language.
 """
 
 from __future__ import annotations
@@ -152,12 +155,16 @@ class Harmless(NamedTuple):
     numbers: bool
     arguments: str
     operands: int
+    least: int
     like: tuple[str, ...]
     unlike: tuple[str, ...]
     needs: tuple[tuple[str, ...], ...]
     settings: str
     neutral: tuple[tuple[str, ...], ...]
     descends: bool | tuple[str, ...]
+    here: bool | tuple[str, ...]
+    inner: tuple[str, ...]
+    script: str
 
 
 class Level(NamedTuple):
@@ -304,20 +311,27 @@ def _harmless(document: Mapping[str, Any], where: str) -> Harmless:
     _known(document, _HARMLESS, f"{where}: harmless")
     if document.get("arguments", "") not in ("", "any"):
         raise ValueError(f"{where}: harmless arguments are 'any' or not named")
-    descends = document.get("descends", ())
     return Harmless(
         options=frozenset(_texts(document, "options")),
         values={name: _globs(document["values"], name) for name in document.get("values", {})},
         numbers=document.get("numbers") is True,
         arguments=document.get("arguments", ""),
         operands=document.get("operands", 1 << 16),
+        least=document.get("least", 0),
         like=_globs(document, "like"),
         unlike=_globs(document, "unlike"),
         needs=_lists(document, "needs"),
         settings=document.get("settings", ""),
         neutral=_lists(document, "neutral"),
-        descends=descends == "always" or tuple(descends),
+        descends=_always(document, "descends"),
+        here=_always(document, "here"),
+        inner=_texts(document, "inner"),
+        script=document.get("script", ""),
     )
+
+
+def _always(document: Mapping[str, Any], name: str) -> bool | tuple[str, ...]:
+    return document.get(name) == "always" or _texts(document, name)
 
 
 def _lists(document: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], ...]:

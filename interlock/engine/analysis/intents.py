@@ -27,7 +27,7 @@ from interlock.engine.analysis.values import Arg, without_marks
 from interlock.engine.analysis.wrappers import WRAPPERS
 from interlock.engine.event import SensorEvent
 
-__all__ = ["INTENT_NAMES", "SHELL_TOOLS", "Intent", "intents"]
+__all__ = ["COMMAND_ARGS", "CWD_ARGS", "INTENT_NAMES", "SHELL_TOOLS", "TABLES", "Intent", "command_tool", "intents"]
 
 # Tools whose argument is a shell command, in lower case, without the `mcp__server__` before the name.
 SHELL_TOOLS: Final = frozenset({
@@ -37,8 +37,8 @@ SHELL_TOOLS: Final = frozenset({
         "run_bash",
     "developer__shell", "shell_exec", "process", "run_script",
 })  # fmt: skip
-_COMMAND_ARGS: Final = ("command", "cmd", "commandline", "CommandLine", "script", "input", "code")
-_CWD_ARGS: Final = ("cwd", "workdir", "working_directory", "dir_path", "Cwd")
+COMMAND_ARGS: Final = ("command", "cmd", "commandline", "CommandLine", "script", "input", "code")
+CWD_ARGS: Final = ("cwd", "workdir", "working_directory", "dir_path", "Cwd")
 _WRITE_TOOLS: Final = frozenset({
     "write", "edit", "multiedit", "notebookedit", "write_file", "writefile", "create_file", "edit_file", "replace",
     "str_replace_editor", "str_replace_based_edit_tool", "create", "insert", "update_file", "append_file", "save_file",
@@ -65,7 +65,7 @@ _PATCH_LINE: Final = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+)$|^\+\+\
 _MAX_PATHS: Final = 64
 
 
-_TABLES: Final = Tables(
+TABLES: Final = Tables(
     handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
     programs=Programs(FILES, VCS, NET, SYSTEM, CLOUD, DATA),
     places=PLACES,
@@ -76,8 +76,8 @@ def intents(event: SensorEvent) -> tuple[Intent, ...]:
     """What the call would do, in the order it would do it; () for a result and for tools that we do not know."""
     if event.phase != "call":
         return ()
-    name = re.sub(r"^mcp__.*?__", "", event.action.lower())
-    if name in SHELL_TOOLS or name.rpartition(".")[2] in SHELL_TOOLS:
+    name = _bare(event.action)
+    if command_tool(event.action):
         return _of_command(event)
     if name == "apply_patch":
         return _of_patch(event)
@@ -93,9 +93,19 @@ def intents(event: SensorEvent) -> tuple[Intent, ...]:
     return _of_paths(event, kind) if kind else ()
 
 
+def _bare(action: str) -> str:
+    return re.sub(r"^mcp__.*?__", "", action.lower())
+
+
+def command_tool(action: str) -> bool:
+    """Whether the tool of this name runs a shell command."""
+    name = _bare(action)
+    return name in SHELL_TOOLS or name.rpartition(".")[2] in SHELL_TOOLS
+
+
 def _of_command(event: SensorEvent) -> tuple[Intent, ...]:
-    cwd = event.cwd or next((str(event.args[n]) for n in _CWD_ARGS if isinstance(event.args.get(n), str)), None)
-    for name in _COMMAND_ARGS:
+    cwd = event.cwd or next((str(event.args[n]) for n in CWD_ARGS if isinstance(event.args.get(n), str)), None)
+    for name in COMMAND_ARGS:
         value = event.args.get(name)
         if (text := _text(value)) is not None:
             return _command(text, cwd, name)
@@ -119,7 +129,7 @@ def _text(value: object) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _command(command: str, cwd: str | None, attributed_to: str) -> tuple[Intent, ...]:
     """Cached, because each rule of a policy asks again."""
-    walk = Walk(_TABLES, cwd, attributed_to)
+    walk = Walk(TABLES, cwd, attributed_to)
     walk.start(parse(command))
     return tuple(walk.found)
 
@@ -128,7 +138,7 @@ def _command(command: str, cwd: str | None, attributed_to: str) -> tuple[Intent,
 def _argv(argv: tuple[str, ...], cwd: str | None, attributed_to: str) -> tuple[Intent, ...]:
     if len(argv) == 1:
         return _command(argv[0], cwd, attributed_to)
-    walk = Walk(_TABLES, cwd, attributed_to)
+    walk = Walk(TABLES, cwd, attributed_to)
     walk.start_argv([Arg(without_marks(a)) for a in argv])
     return tuple(walk.found)
 
@@ -158,7 +168,7 @@ def _of_patch(event: SensorEvent) -> tuple[Intent, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _path(kind: str, path: str, cwd: str | None, attributed_to: str, program: str) -> tuple[Intent, ...]:
-    walk = Walk(_TABLES, cwd, attributed_to)
+    walk = Walk(TABLES, cwd, attributed_to)
     text = without_marks(path).replace("\\", "/")
     arg = Arg("\x01" + text[1:] if text[:2] in ("~", "~/") else text)
     if kind == "write":
@@ -166,6 +176,6 @@ def _path(kind: str, path: str, cwd: str | None, attributed_to: str, program: st
     elif kind == "read":
         walk.read(arg, program)
     else:
-        for finding in _TABLES.programs["rm"](walk, Call("rm", (Arg("--"), arg), None, "rm")):
+        for finding in TABLES.programs["rm"](walk, Call("rm", (Arg("--"), arg), None, "rm")):
             walk.emit(finding, program)
     return tuple(walk.found)

@@ -16,7 +16,6 @@ __all__ = ["CLOUD"]
 _SAFE: Final = re.compile(
     r"^--?(?:dry-?run(?:=(?!none|false).*)?|dryrun|help|h|what-?if|noop|simulate|print-only|check)$"
 )
-_VERB: Final = r"(?:delete|destroy|terminate|purge|remove|deregister|wipe)"
 # program -> (pattern over the command's words in order, options included; the intent). Words are joined by one blank.
 _TABLE: Final[dict[str, str]] = {
     "ansible-vault": r"^rekey\b",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interlock.engine.analysis.acts import deleted, filled
@@ -20,6 +20,8 @@ __all__ = ["FILES"]
 
 def _find(walk: Walk, call: Call) -> Iterator[Finding]:
     texts = [a.text for a in call.args]
+    for root in _roots(call.args):
+        walk.listed(root, call.program)
     if "-delete" in texts:
         found = printed("find", call.args, None)
         for line in found.text.split("\n"):
@@ -30,6 +32,12 @@ def _find(walk: Walk, call: Call) -> Iterator[Finding]:
     for option in ("-fprint", "-fls", "-fprintf", "-fprint0"):
         if option in texts[:-1]:
             walk.written(call.args[texts.index(option) + 1], "find")
+
+
+def _roots(args: Sequence[Arg]) -> list[Arg]:
+    """Where a search starts: what stands before its first test, after `-H`, `-L`, `-P`."""
+    rest = list(itertools.dropwhile(lambda a: a.text in ("-H", "-L", "-P", "-E", "-X", "-s", "-x"), args))
+    return list(itertools.takewhile(lambda a: a.text[:1] not in ("-", "(", "!"), rest)) or [Arg(".")]
 
 
 _SETTINGS: Final = ("settings.json", "settings.local.json", "managed-settings.json", "hooks.json", "interlock.toml")

@@ -20,6 +20,7 @@ MAX_FIELDS: Final = 256  # words that one brace expansion may give
 MAX_WORK: Final = 16 * 1024  # parts that are put together on the way there
 MAX_CHARS: Final = 320 * 1024  # characters of all values and inner texts of one analysis
 MAX_VALUE: Final = 64 * 1024  # characters of one value
+_MAX_WORDS: Final = 100_000  # arguments of all commands of one analysis
 _GLOB: Final = re.compile(r"[*?\[]")
 _SEQUENCE: Final = re.compile(r"(-?[0-9]{1,9}|[A-Za-z])\.\.(-?[0-9]{1,9}|[A-Za-z])(?:\.\.(-?[0-9]{1,4}))?\Z")
 _SLICE: Final = re.compile(r"\s*(-?[0-9]{1,9})\s*(?::\s*(-?[0-9]{1,9}))?\s*\Z")
@@ -43,6 +44,7 @@ class Environment:
         self.positional: tuple[Arg, ...] = ()
         self.cwd = ""
         self.chars = MAX_CHARS
+        self.words = _MAX_WORDS
 
     def get(self, name: str) -> tuple[Arg, ...] | None:
         """The value's elements (one for a plain variable), None where nothing is known."""
@@ -112,6 +114,9 @@ class Expander:
                     continue
             for one in braces(word):
                 found.extend(self.fields(one))
+        self.env.words -= len(found)
+        if self.env.words < 0:
+            raise Exhausted("too long")
         return found
 
     def single(self, word: Word) -> Arg:

@@ -35,6 +35,7 @@ from interlock.engine.analysis.shell_tree import (
     Simple,
     Word,
 )
+from interlock.engine.analysis.shell_words import graver
 from interlock.engine.analysis.values import EMPTY, SELF, UNKNOWN, UNKNOWN_ARG, Arg, base_name, joined, quoted
 
 __all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "Walk"]
@@ -100,7 +101,7 @@ class Walk(Findings):
         try:
             go()
         except (Exhausted, RecursionError) as e:
-            self.partial = self.partial or (str(e) if isinstance(e, Exhausted) else "too deep")
+            self.partial = graver(self.partial, str(e) if isinstance(e, Exhausted) else "too deep")
         if self.partial in ("too long", "too deep", "too many commands"):
             self.emit(Finding("exec.partial", self.partial), "sh")
 
@@ -243,7 +244,7 @@ class Walk(Findings):
             self.unreadable(code, program)
         self.env.spend(len(code.text))
         script = parse_marked(code.text)
-        self.partial = self.partial or script.partial
+        self.partial = graver(self.partial, script.partial)
         return self._nested(script, stdin)
 
     def unreadable(self, code: Arg, program: str) -> None:

@@ -11,12 +11,13 @@ from typing import Final
 
 from interlock.engine.analysis.shell_tree import Arith, Array, Lit, Part, Proc, Redirect, Script, Sub, Var, Word
 
-__all__ = ["MAX_COMMANDS", "MAX_DEPTH", "MAX_LENGTH", "Budget", "WordReader", "ansi_c"]
+__all__ = ["MAX_COMMANDS", "MAX_DEPTH", "MAX_LENGTH", "Budget", "WordReader", "ansi_c", "graver"]
 
 MAX_LENGTH: Final = 64 * 1024  # characters of one command
 MAX_DEPTH: Final = 50  # substitutions and compound commands inside each other
 MAX_COMMANDS: Final = 2000  # simple commands in one text
 
+_LIMITS: Final = frozenset({"too long", "too deep", "too many commands"})
 _PLAIN = re.compile(r"[^\s|&;()<>'\"\\$`]+")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
 _DQ_PLAIN = re.compile(r"[^\"\\$`]+")
@@ -54,8 +55,13 @@ def _coded(code: int) -> str:
     return chr(code) if 3 < code < 0x110000 and not 0xD800 <= code < 0xE000 else ""
 
 
+def graver(known: str, new: str) -> str:
+    """Of two reasons why a view is partial: a limit before a fault of the text, else the one known first."""
+    return new if not known or (new in _LIMITS and known not in _LIMITS) else known
+
+
 class Budget:
-    """What one whole parse may use, shared by the readers of its inner texts; `partial` is the first limit met."""
+    """What one whole parse may use, shared by the readers of its inner texts; `partial` as `graver` has it."""
 
     __slots__ = ("commands", "partial")
 
@@ -64,7 +70,7 @@ class Budget:
         self.partial = ""
 
     def give_up(self, reason: str) -> None:
-        self.partial = self.partial or reason
+        self.partial = graver(self.partial, reason)
 
 
 class WordReader:

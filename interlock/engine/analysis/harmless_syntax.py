@@ -1,0 +1,195 @@
+"""What of the shell's language may stand in a command that is proven harmless: lists, pipes, groups and plain words.
+
+bash and zsh run code in odd corners: subscripts in arithmetic, `${x@P}`, glob qualifiers `*(e:...:)`. None of these is
+in the part that is let through here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from interlock.engine.analysis.grammar_files import grammar_of
+from interlock.engine.analysis.shell_tree import (
+    Arith,
+    Group,
+    If,
+    Item,
+    Lit,
+    Loop,
+    Node,
+    Pipe,
+    Proc,
+    Redirect,
+    Script,
+    Simple,
+    Sub,
+    Var,
+    Word,
+)
+
+__all__ = ["SHELL_BUILTINS", "objection", "settable"]
+
+# Commands of the shell itself: no file of these names is run.
+SHELL_BUILTINS: Final = frozenset({
+    ":", "[", "cd", "command", "compgen", "dirs", "echo", "false", "help", "jobs", "printf", "pwd", "test", "time",
+    "times", "true", "type", "wait",
+})  # fmt: skip
+_PLAIN_VARIABLES: Final = frozenset({
+    "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "HOSTNAME", "HOSTTYPE", "OSTYPE",
+    "MACHTYPE", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "LINENO", "BASH", "BASH_VERSION", "ZSH_VERSION", "SHLVL",
+    "TMPDIR", "EDITOR", "VISUAL", "COLUMNS", "LINES", "DISPLAY", "TZ", "0", "1", "2", "3", "#", "?", "$", "!", "@", "*",
+    "-", "_",
+})  # fmt: skip
+# A name in lower case that shells or programs give a meaning to.
+_TIED: Final = frozenset({
+    "all_proxy", "aliases", "argv", "cdpath", "commands", "fignore", "fpath", "ftp_proxy", "functions", "http_proxy",
+    "https_proxy", "mailpath", "manpath", "module_path", "no_proxy", "options", "path", "prompt", "psvar", "status",
+    "watch", "precmd_functions", "preexec_functions", "chpwd_functions", "zsh_eval_context", "parameters", "modules",
+    "dirstack", "history", "historywords", "nameddirs", "userdirs", "signals", "builtins", "reswords",
+})  # fmt: skip
+_SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|TZ|COLUMNS|LINES|NO_COLOR|TERM|CLICOLOR")
+_OPS: Final = frozenset({"", "len", "-", ":-", "+", ":+", "#", "##", "%", "%%", "^", "^^", ",", ",,"})
+_INPUTS: Final = frozenset({"<", "<<", "<<<", "<&"})
+_OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
+_QUALIFIED: Final = re.compile(r"[*?+@!\])]\(")  # an extended glob, or one with qualifiers: `*(e:code:)` in zsh
+_MAX_DEPTH: Final = 20
+_MAX_TURNS: Final = 8  # the walk takes each turn of a loop that is no longer
+
+
+def objection(text: str, script: Script) -> str:
+    """Why a command (its text, and that parsed) cannot be proven by its form, "" where nothing stands against it."""
+    return "code in a glob" if _QUALIFIED.search(text) else _Forms().script(script, 0)
+
+
+class _Forms:
+    """The names that the command itself has set so far, and whether what stands here runs in any case."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.certain = True
+        self.moved = False
+
+    def script(self, script: Script, depth: int) -> str:
+        if script.partial or depth > _MAX_DEPTH:
+            return "not read whole"
+        before, certain = ";", self.certain
+        for k, item in enumerate(script.items):
+            if item.op == "&":
+                return "runs in the background"
+            if not item.op and k + 1 < len(script.items):
+                return "not read whole"
+            self.certain = certain and before not in ("&&", "||")
+            reason = self.node(item.node, depth + 1)
+            if reason:
+                return reason
+            before = item.op
+        self.certain = certain
+        return ""
+
+    def perhaps(self, scripts: Iterable[Script], depth: int) -> str:
+        """Parts that may not run, or not in this shell: they set nothing."""
+        certain, self.certain = self.certain, False
+        reason = _first(self.script(one, depth) for one in scripts)
+        self.certain = certain
+        return reason
+
+    def node(self, node: Node, depth: int) -> str:
+        if isinstance(node, Simple):
+            return self.simple(node, depth)
+        if isinstance(node, Pipe):
+            return self.perhaps((Script((Item(stage, ";"),)) for stage in node.stages), depth)
+        if isinstance(node, Group):
+            return self.perhaps((node.body,), depth) or self.redirects(node.redirects, depth)
+        if isinstance(node, If):
+            return self.perhaps(node.branches, depth) or self.redirects(node.redirects, depth)
+        if isinstance(node, Loop):
+            return self.loop(node, depth) or self.redirects(node.redirects, depth)
+        return "a form that is not proven"
+
+    def loop(self, node: Loop, depth: int) -> str:
+        """`for` over a few words that stand in the text."""
+        texts = [w[0].text for w in node.words or () if len(w) == 1 and isinstance(w[0], Lit)]
+        plain = all(not re.search(r"[*?\[{~]", t) for t in texts) and 0 < len(texts) <= _MAX_TURNS
+        if node.kind != "for" or node.words is None or len(texts) != len(node.words) or not plain:
+            return "a loop that is not proven"
+        if not settable(node.name):
+            return "sets a variable that is more than one"
+        self.names.add(node.name)
+        return self.perhaps((node.body,), depth)
+
+    def simple(self, node: Simple, depth: int) -> str:
+        for assign in node.assigns:
+            if assign.append or not settable(assign.name) or not (self.certain or node.words):
+                return "sets a variable that is more than one"
+            if not node.words:
+                self.names.add(assign.name)
+        if node.words and len(node.words[0]) == 1 and isinstance(node.words[0][0], Lit):
+            self.moved = self.moved or node.words[0][0].text == "cd"
+        reason = _first(self.word(a.value, depth, exact=False) for a in node.assigns)
+        return (
+            reason
+            or self.words(node.words, depth, exact=not _takes_any(node.words))
+            or self.redirects(node.redirects, depth)
+        )
+
+    def redirects(self, redirects: Iterable[Redirect], depth: int) -> str:
+        for one in redirects:
+            if one.op not in _INPUTS and one.op not in _OUTPUTS:
+                return "a redirection that is not proven"
+            if not re.fullmatch(r"\d*", one.fd):
+                return "a redirection that sets a variable"
+            reason = self.word(one.target, depth, exact=True) if one.op != "<<" else ""
+            reason = reason or (self.word(one.body, depth, exact=False) if one.body else "")
+            if reason:
+                return reason
+        return ""
+
+    def words(self, words: Iterable[Word], depth: int, *, exact: bool) -> str:
+        return _first(self.word(word, depth, exact=exact) for word in words)
+
+    def word(self, word: Word, depth: int, *, exact: bool) -> str:
+        """`exact`: each argument counts, so nothing may be split or come out of a command."""
+        for part in word:
+            if isinstance(part, Lit):
+                reason = "code in a glob" if not part.quoted and re.search(r"[()]", part.text) else ""
+            elif isinstance(part, Var):
+                reason = self.variable(part, depth, exact)
+            elif isinstance(part, Sub) or (isinstance(part, Proc) and not part.writes):
+                reason = self.perhaps((part.script,), depth + 1)
+            elif isinstance(part, Arith):
+                text = "".join(p.text for p in part.inner if isinstance(p, Lit))
+                plain = len(part.inner) <= 1 and re.fullmatch(r"[\d\s()+*/%<>=!&|-]*", text)
+                reason = "" if plain else "arithmetic that is not proven"
+            else:
+                reason = "a word that is not proven"
+            if reason:
+                return reason
+        return ""
+
+    def variable(self, part: Var, depth: int, exact: bool) -> str:
+        if part.op not in _OPS:
+            return "an expansion that is not proven"
+        known = part.name in self.names or (part.name == "PWD" and not self.moved)
+        if not known and (exact or part.name not in _PLAIN_VARIABLES):
+            return "a variable whose value is not known, or may be a secret"
+        return self.word(part.arg, depth + 1, exact=exact) if part.arg else ""
+
+
+def settable(name: str) -> bool:
+    """Whether a variable of this name means nothing to any program or shell."""
+    return bool(_SETTABLE.fullmatch(name)) and name not in _TIED
+
+
+def _first(reasons: Iterable[str]) -> str:
+    return next((r for r in reasons if r), "")
+
+
+def _takes_any(words: tuple[Word, ...]) -> bool:
+    """Whether the command is one that no argument makes harmful (echo)."""
+    if not words or len(words[0]) != 1 or not isinstance(words[0][0], Lit):
+        return False
+    grammar = grammar_of(words[0][0].text)
+    harmless = grammar.level.harmless if grammar is not None else None
+    return harmless is not None and harmless.arguments == "any"

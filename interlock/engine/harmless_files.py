@@ -1,0 +1,149 @@
+"""What a proof of harmlessness asks of this machine's file system and environment."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from interlock.engine.analysis.places import is_secret
+
+__all__ = ["FileResolver"]
+
+_MAX_ENTRIES: Final = 50_000  # names below a directory that are looked at; a larger tree cannot be told
+_MAX_MATCHES: Final = 1_000  # paths of one glob
+_MAX_CONFIG: Final = 256 * 1024  # bytes of one configuration file
+_PLAIN_NAME: Final = re.compile(r"[^-\s'\"\\*?\[\]{}~$`!&;|<>()#][^\s'\"\\*?\[\]{}$`!&;|<>()]*")
+# Variables that change what a shell, or every program, does. A value of none of them is looked at.
+_SHELL: Final = ("BASH_ENV", "ENV", "CDPATH", "GLOBIGNORE", "BASH_XTRACEFD", "PROMPT_COMMAND", "IFS", "POSIXLY_CORRECT")
+_SHELL_PREFIXES: Final = ("BASH_FUNC_", "LD_", "DYLD_", "GREP_OPTIONS", "LESSOPEN", "LESSCLOSE", "MALLOC_TRACE")
+_GIT: Final = ("PAGER", "LESS", "VISUAL", "EDITOR")
+# Sections and names of git's configuration by which git runs other programs, or reads a file that does.
+_GIT_RUNS: Final = re.compile(
+    r"^\s*\[\s*(?:include|includeif|pager|filter|diff\s+\"|extensions|trace2)"
+    r"|^\s*(?:\[[^\]\n]*\]\s*)?(?:fsmonitor|hookspath|pager|external|textconv|command|driver|attributesfile|worktree"
+    r"|showsignature|promisor|partialclonefilter)\b",
+    re.I | re.M,
+)
+_HOOKS: Final = ("post-index-change", "fsmonitor-watchman", "reference-transaction")
+
+
+class FileResolver:
+    """Answers from the disk as it is now, and from `environ`, the environment that the command will get."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def real(self, path: str) -> str | None:
+        """See Resolver."""
+        try:
+            return os.path.realpath(path)
+        except (OSError, ValueError):
+            return None
+
+    def expand(self, pattern: str) -> Sequence[str] | None:
+        """See Resolver."""
+        found: list[str] = []
+        try:
+            for path in glob.iglob(pattern, include_hidden=True):
+                found.append(path)
+                if len(found) > _MAX_MATCHES:
+                    return None
+        except (OSError, ValueError, re.error):
+            return None
+        return found
+
+    def clean(self, path: str) -> bool:
+        """See Resolver."""
+        if not os.path.isdir(path):
+            return not os.path.exists(path) or os.path.isfile(path)
+        top = os.path.realpath(path)
+        for entry in _below(top):
+            if entry is None or is_secret(entry.path) or entry.path.endswith("/.git/config"):
+                return False
+            if entry.is_symlink() and not _within(os.path.realpath(entry.path), top):
+                return False
+        return True
+
+    def names(self, directory: str) -> bool:
+        """See Resolver."""
+        return all(entry is not None and _PLAIN_NAME.fullmatch(entry.name) for entry in _below(directory))
+
+    def program(self, name: str) -> str | None:
+        """See Resolver."""
+        path = self._environ.get("PATH", os.defpath)
+        if any(not os.path.isabs(part) for part in path.split(os.pathsep)):
+            return None  # an empty or relative entry: the working directory is searched
+        found = shutil.which(name, path=path)
+        return os.path.realpath(found) if found is not None else None
+
+    def plain(self, settings: str, directory: str) -> bool:
+        """See Resolver."""
+        if settings == "shell":
+            return not any(n in _SHELL or n.startswith(_SHELL_PREFIXES) for n in self._environ)
+        if settings == "rg":
+            return "RIPGREP_CONFIG_PATH" not in self._environ
+        return settings == "git" and self._plain_git(directory)
+
+    def _plain_git(self, directory: str) -> bool:
+        if any(n in _GIT or n.startswith("GIT_") for n in self._environ):
+            return False
+        folder = _git_folder(directory)
+        if folder is None or any(os.path.lexists(os.path.join(folder, "hooks", hook)) for hook in _HOOKS):
+            return False
+        home = self._environ.get("HOME", "")
+        base = self._environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+        files = [os.path.join(folder, "config"), os.path.join(folder, "config.worktree"), "/etc/gitconfig"]
+        files += [os.path.join(home, ".gitconfig"), os.path.join(base, "git", "config")]
+        return all(_runs_nothing(Path(name)) for name in files)
+
+
+def _below(directory: str) -> Iterator[os.DirEntry[str] | None]:
+    """Every entry below a directory, links not followed; None where it cannot be read or is too large."""
+    stack, left = [directory], _MAX_ENTRIES
+    while stack:
+        try:
+            with os.scandir(stack.pop()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        yield None
+                        return
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append(entry.path)
+        except OSError:
+            yield None
+
+
+def _within(path: str, top: str) -> bool:
+    return path == top or path.startswith(top + "/")
+
+
+def _git_folder(directory: str) -> str | None:
+    """The `.git` directory of the checkout that a directory lies in; None where it is none, or lies elsewhere."""
+    here = os.path.realpath(directory)
+    while True:
+        folder = os.path.join(here, ".git")
+        if os.path.lexists(folder):
+            return folder if os.path.isdir(folder) and not os.path.islink(folder) else None
+        parent = os.path.dirname(here)
+        if parent == here:
+            return None
+        here = parent
+
+
+def _runs_nothing(path: Path) -> bool:
+    """Whether a configuration file of git names no program; one that is not there names none."""
+    try:
+        with path.open("rb") as f:
+            text = f.read(_MAX_CONFIG + 1)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return len(text) <= _MAX_CONFIG and not _GIT_RUNS.search(text.decode("utf-8", "replace"))
