@@ -112,7 +112,6 @@ def decide(event: SensorEvent) -> Outcome:
     started = time.perf_counter_ns()
     event = _completed(event)
     outcome, policy, epoch, encoded = _judged(guard, event, watched=True)
-    outcome = outcome if guard.prover is None else guard.prover(outcome, policy)
     told, settled = _handed_over(guard, outcome, policy)
     outcome = told if settled.approval is None else outcome  # an answered escalation is recorded as what it was
     failure = _record(guard, outcome, settled, policy, epoch, started, encoded)
