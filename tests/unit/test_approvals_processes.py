@@ -107,6 +107,31 @@ def test_a_process_killed_in_the_middle_of_a_use_neither_loses_nor_doubles_the_a
     assert [ask(asked, escalation(), "p1").approved for _ in range(3)] == [True, False, False]
 
 
+DYING_APPROVER = """
+import os, signal, sys
+from pathlib import Path
+from tests.unit.approval_world import store_of
+from interlock.engine import approvals_store
+store = store_of(Path(sys.argv[1]))
+(entry,) = store.entries()
+seen = iter([entry])
+approvals_store._entry = lambda db, id_: next(seen, None) or os.kill(os.getpid(), signal.SIGKILL)
+store.approve(entry.id, "mia")
+"""
+
+
+def test_an_approver_killed_before_its_yes_is_whole_has_said_nothing(tmp_path: Path) -> None:
+    asked = queue(tmp_path)
+    id_ = request_id(asked)
+    dying = python(DYING_APPROVER, tmp_path)
+    dying.communicate(timeout=60)
+    assert dying.returncode == -signal.SIGKILL
+    store = store_of(tmp_path)
+    assert (store.get(id_).state, store.yeses(id_)) == ("pending", [])
+    store.approve(id_, "mia")
+    assert ask(asked, escalation(), "p1").approved
+
+
 # places that cannot be trusted or used: each refuses in one line
 
 
@@ -130,6 +155,12 @@ def test_a_queue_with_a_second_name_is_refused(tmp_path: Path) -> None:
     queue(tmp_path).close()
     os.link(tmp_path / "approvals.sqlite", tmp_path / "other")
     assert "has a second name" in refusal(tmp_path)
+
+
+def test_a_queue_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue(tmp_path).close()
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    assert "belongs to another user" in refusal(tmp_path)
 
 
 def test_a_queue_in_a_folder_that_everybody_can_write_is_refused(tmp_path: Path) -> None:
@@ -188,6 +219,20 @@ def test_a_full_disk_refuses_and_grants_nothing(tmp_path: Path) -> None:
     store._read("PRAGMA max_page_count = 1000000")
     assert store.entries() == []
     assert request_id(asked, large)
+
+
+def test_a_full_disk_takes_no_approval_and_grants_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, store = queue(tmp_path), store_of(tmp_path)
+    store.approve(request_id(asked), "mia")
+
+    def full(db: sqlite3.Connection, id_: str) -> None:
+        db.execute("PRAGMA max_page_count = 1")
+        db.execute("CREATE TABLE more AS SELECT randomblob(1000000) AS data")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("interlock.engine.approvals_store._entry", full)
+        assert "cannot be written (database or disk is full)" in ask(asked, escalation(), "p1").note
+    assert ask(asked, escalation(), "p1").approved
 
 
 def test_a_queue_that_somebody_holds_is_refused_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
