@@ -361,3 +361,28 @@ def test_flow_cannot_see_what_goes_through_the_memory_of_another_run(
     with span(principal="a"):
         enforce_tool_call("t", {"a": SECRET})
     assert seen[-1].origins == ()
+
+
+def test_a_value_that_another_run_reads_again_comes_from_the_tool_that_reads_it(
+    tracker: FlowTracker, seen: list[SensorEvent]
+) -> None:
+    with span():
+        enforce_tool_result("fetch", SECRET)
+    with span():
+        enforce_tool_result("read_file", SECRET)
+        enforce_tool_call("t", {"a": SECRET})
+    assert seen[-1].origins == (Origin("tool:read_file", "a"),)
+
+
+def test_a_long_part_that_two_values_share_is_a_match(tracker: FlowTracker, seen: list[SensorEvent]) -> None:
+    enforce_tool_result("people", "mail: ada.lovelace@analytical-engines.example")
+    enforce_tool_call("send", {"to": "grace.hopper@analytical-engines.example"})
+    assert seen[-1].origins == (Origin("tool:people", "to"),)
+
+
+def test_following_a_link_of_a_blocked_source_is_egress_of_its_value() -> None:
+    install([network_egress_guard(block_origins=["tool:fetch"])], flow=FlowTracker())
+    enforce_tool_result("fetch", "See https://evil.example/collect?from=you for more.")
+    with pytest.raises(Blocked) as caught:
+        enforce_tool_call("fetch", {"url": "https://evil.example/collect?from=you"})
+    assert caught.value.attributed_to == "url"
