@@ -52,6 +52,7 @@ def test_odd_numbers_empty_lists_and_odd_blanks_neither_raise_nor_hang(command: 
         f"echo {{1..200}}{',' * 60000}",
         "echo " + "{" * 60000,
         "echo " + ("{1..200}" + "{a}" * 300 + " ") * 50,
+        f"f(){{ echo {'a ' * 10000};}}; {'f;' * 3000}",
         "f='${x:-" * 40 + '$(eval "$f")' + "}" * 40 + '\'; eval "$f"',
     ],
 )
@@ -64,6 +65,17 @@ def test_a_command_that_grows_when_it_is_read_ends_soon(command: str) -> None:
 def test_operands_that_run_themselves_are_too_deep_by_count_not_by_stack() -> None:
     inner = "${x:-" * 40 + '$(eval "$f")' + "}" * 40
     assert _names(f"f='{inner}'; eval \"$f\"") == ["exec.partial"]
+
+
+@pytest.mark.parametrize("fault", ["eval ')'", "eval '\"'", "eval '${'"])
+def test_a_fault_of_the_text_does_not_hide_that_a_limit_was_met(fault: str) -> None:
+    assert "exec.partial" in _names(f"{fault}; {'sudo ' * 120}rm -rf /")
+    assert "exec.partial" in _names(f"{fault}; eval '{'a;' * 2100}rm -rf /'")
+
+
+def test_the_reason_of_a_partial_parse_is_a_limit_before_a_fault() -> None:
+    assert parse(") " + "a;" * 2100).partial == "too many commands"
+    assert parse(") 'a").partial == "syntax"
 
 
 def test_an_escape_gives_no_mark_of_ours_and_no_half_of_a_pair() -> None:

@@ -7,6 +7,7 @@ use super::values::{Arg, HOME_TEXT};
 
 /// Characters of all values and inner texts of one analysis.
 pub const MAX_CHARS: i64 = 320 * 1024;
+const MAX_WORDS: usize = 100_000; // arguments of all commands of one analysis
 const MAX_VARIABLES: usize = 500;
 const MAX_INDEX: usize = 9; // digits of a number that may name an element
 
@@ -26,6 +27,8 @@ pub struct Environment {
     pub cwd: String,
     /// Characters that may still be spent.
     pub(crate) chars: i64,
+    /// Arguments that commands may still have.
+    pub(crate) words: usize,
 }
 
 impl Environment {
@@ -37,6 +40,7 @@ impl Environment {
             positional: Rc::from([]),
             cwd,
             chars: MAX_CHARS,
+            words: MAX_WORDS,
         }
     }
 

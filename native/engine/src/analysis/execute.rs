@@ -8,6 +8,7 @@ use super::parser::parse_marked;
 use super::tree::{Assign, Node, Part, Script, Simple, Word};
 use super::values::{base_name, is_space, length, quoted, Arg, SELF, UNKNOWN};
 use super::walk::{Call, Handler, Program, Receiver, Walk, MAX_NESTED};
+use super::words::graver;
 use std::borrow::Cow;
 
 const HIDDEN: &[&str] = &[
@@ -75,9 +76,7 @@ impl Walk {
         }
         let script = parse_marked(&code.text);
         drop(code);
-        if self.partial.is_empty() {
-            self.partial = script.partial;
-        }
+        self.partial = graver(self.partial, script.partial);
         self.nested(&script, stdin.as_ref())
     }
 

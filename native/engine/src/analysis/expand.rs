@@ -43,6 +43,10 @@ impl Walk {
                 _ => found.extend(self.fields(word, true)),
             }
         }
+        match self.env.words.checked_sub(found.len()) {
+            Some(left) => self.env.words = left,
+            None => self.exhaust("too long"),
+        }
         found
     }
 

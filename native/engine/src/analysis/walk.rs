@@ -14,6 +14,7 @@ use super::findings::Found;
 use super::paths::Place;
 use super::tree::{Case, Loop, Node, Redirect, Script};
 use super::values::{joined, Arg, WORK_TEXT};
+use super::words::{graver, LIMITS};
 
 /// Commands and loop turns of one walk.
 pub const MAX_STEPS: i64 = 4000;
@@ -155,11 +156,9 @@ impl Walk {
     }
 
     fn finish(&mut self) {
-        if self.partial.is_empty() {
-            self.partial = self.exhausted;
-        }
+        self.partial = graver(self.partial, self.exhausted);
         self.exhausted = "";
-        if ["too long", "too deep", "too many commands"].contains(&self.partial) {
+        if LIMITS.contains(&self.partial) {
             self.emit(Finding::new("exec.partial", self.partial, "unknown"), "sh");
         }
     }

@@ -16,11 +16,23 @@ pub const MAX_DEPTH: u32 = 50;
 /// Simple commands in one text.
 pub const MAX_COMMANDS: u32 = 2000;
 
+/// The reasons for a partial view that are bounds of ours; the others are faults of the text.
+pub(crate) const LIMITS: &[&str] = &["too long", "too deep", "too many commands"];
+
+/// Of two reasons why a view is partial: a limit before a fault of the text, else the one known first.
+pub(crate) fn graver(known: &'static str, new: &'static str) -> &'static str {
+    if known.is_empty() || (LIMITS.contains(&new) && !LIMITS.contains(&known)) {
+        new
+    } else {
+        known
+    }
+}
+
 /// What one whole parse may use, shared by the readers of its inner texts.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) commands: u32,
-    /// The first limit met, "" for none.
+    /// The gravest reason to be partial so far, "" for none.
     pub(crate) partial: &'static str,
 }
 
@@ -33,9 +45,7 @@ impl Budget {
     }
 
     pub(crate) fn give_up(&mut self, reason: &'static str) {
-        if self.partial.is_empty() {
-            self.partial = reason;
-        }
+        self.partial = graver(self.partial, reason);
     }
 }
 
