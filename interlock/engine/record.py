@@ -43,7 +43,8 @@ def receipt_of(
     took = _TOOK_EFFECT[settled.ending]
     if settled.ending == "approved" and outcome.rewritten:
         took = Verdict.MODIFY
-    said = decision.verdict.name if isinstance(decision.verdict, Verdict) else "UNKNOWN"
+    verdict: object = decision.verdict
+    said = verdict.name if isinstance(verdict, Verdict) else "UNKNOWN"
     return Receipt(
         ts_us=event.ts_us,
         call_id=label(event.call_id) or "",
@@ -68,7 +69,14 @@ def receipt_of(
         approval=None if approval is None else "yes" if approval.approved else "no",
         approved_by=label(approval.by) or None if approval else None,
         dropped=dropped or None,
+        shadows=_shadows(outcome),
     )
+
+
+def _shadows(outcome: Outcome) -> str | None:
+    """The shadow rules that objected, each with its verdict."""
+    said = (f"{label(rule.id)} {d.verdict.name}" for rule, d in outcome.shadows if d.verdict is not Verdict.ALLOW)
+    return one_line("; ".join(said), _REASON_LIMIT) or None
 
 
 def _template(outcome: Outcome) -> str | None:
@@ -76,8 +84,9 @@ def _template(outcome: Outcome) -> str | None:
     decision = outcome.decision
     if decision.verdict is Verdict.ALLOW:
         return None
-    if decision.policy_id in REASONS:
-        return REASONS[decision.policy_id]
+    own = REASONS.get(decision.policy_id or "")
+    if own is not None:
+        return own
     rules = outcome.fired if decision.verdict is not Verdict.BLOCK else (outcome.decider,)
     said = dict.fromkeys(filter(None, (_words(rule) for rule in rules if rule is not None)))
     return one_line("; ".join(said), _REASON_LIMIT) or None

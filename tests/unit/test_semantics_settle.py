@@ -87,3 +87,22 @@ def test_a_call_is_judged_and_recorded_under_one_policy_and_epoch() -> None:
     enforce_tool_call("t", {})
     kept = [(receipt.policy_digest[0], receipt.policy_epoch) for receipt in sink.receipts]
     assert kept == [("a", 1), ("b", 2)]
+
+
+def test_a_receipt_names_the_shadow_rules_that_objected_and_how() -> None:
+    sink = InMemorySink()
+    secret = "hunter2"
+    rules = [
+        Rule("quiet", lambda event: None, shadow=True),
+        Rule("fine", lambda event: Decision.allow(), shadow=True),
+        Rule("strict", lambda event: Decision.block(secret), shadow=True),
+        Rule("careful", lambda event: Decision.escalate(secret), shadow=True),
+        Rule("broken", lambda event: cast(Any, secret), shadow=True),
+    ]
+    install(policy=Policy(tuple(rules), "d" * 64), sink=sink)
+    assert enforce_tool_call("t", {"x": 1}) == {"x": 1}
+    (kept,) = sink.receipts
+    assert kept.shadows == "strict BLOCK; careful ESCALATE; broken BLOCK"
+    assert (kept.verdict, kept.policy_verdict, kept.rule) == ("ALLOW", None, None)
+    assert secret not in repr(kept)
+    sink.verify()
