@@ -1,4 +1,4 @@
-//! The shell parser: structure, bounds, and no input that panics; the cases of tests/unit/test_shell_parse.py.
+//! The shell parser: structure, bounds, and no input that panics; the cases of `tests/unit/test_shell_parse.py`.
 
 use std::time::{Duration, Instant};
 
