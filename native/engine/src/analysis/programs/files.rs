@@ -31,6 +31,9 @@ pub const PROGRAMS: &[(&str, Program)] = &[
 ];
 
 fn find(walk: &mut Walk, call: &Call) {
+    for root in roots(&call.args) {
+        walk.listed(&root, &call.program);
+    }
     let has = |word: &str| call.args.iter().any(|a| a.text == word);
     if has("-delete") {
         let found = printed("find", &call.args, None);
@@ -49,6 +52,25 @@ fn find(walk: &mut Walk, call: &Call) {
             walk.written(target, "find", false);
         }
     }
+}
+
+/// Where a search starts: what stands before its first test, after `-H`, `-L`, `-P`.
+fn roots(args: &[Arg]) -> Vec<Arg> {
+    let found: Vec<Arg> = args
+        .iter()
+        .skip_while(|a| {
+            matches!(
+                a.text.as_str(),
+                "-H" | "-L" | "-P" | "-E" | "-X" | "-s" | "-x"
+            )
+        })
+        .take_while(|a| !a.text.starts_with(['-', '(', '!']))
+        .cloned()
+        .collect();
+    if found.is_empty() {
+        return vec![Arg::new(".")];
+    }
+    found
 }
 
 /// A search for what sets up an agent, whose finds are deleted.
