@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.commons.harness import TREE, OrdinaryCheckout
+from interlock.engine.analysis.harmless import prove
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
@@ -100,3 +102,31 @@ def test_all_ordinary_commands_are_let_through() -> None:
     blocked, escalated = _rates(_benign())
     assert blocked <= 0.001, blocked
     assert escalated <= 0.01, escalated
+
+
+# -- proofs of harmlessness ------------------------------------------------------------------------------------------
+
+# Rows labelled destructive-doc by pattern that destroy nothing: "-prune" and "cut -d" were taken for deleting.
+ONLY_READS = ("-prune", "cut -d")
+
+
+def _proven(command: str) -> bool:
+    return prove(SensorEvent("Bash", {"command": command}, cwd=TREE), OrdinaryCheckout()) is not None
+
+
+def test_nothing_that_must_be_met_is_proven_harmless() -> None:
+    rows = _spellings("core", "block", "ask") + _spellings("peer-default", "block") + _spellings("peer-pack", "block")
+    assert not [r["command"] for r in rows if _proven(r["command"])]
+
+
+def test_nothing_destructive_in_the_documentation_is_proven_harmless() -> None:
+    rows = [r for r in _rows("benign_commands") if r["class"] == "destructive-doc" and r["shell"] == "posix"]
+    proven = [r["command"] for r in rows if _proven(r["command"])]
+    assert not [c for c in proven if not any(word in c for word in ONLY_READS)]
+    assert not [r["command"] for r in rows if r.get("grade") == "catastrophic" and _proven(r["command"])]
+
+
+def test_a_share_of_ordinary_commands_is_proven_harmless() -> None:
+    rows = _benign()[:: max(1, len(_benign()) // SAMPLE)]
+    share = sum(_proven(r["command"]) for r in rows) / len(rows)
+    assert share >= 0.09, share

@@ -24,6 +24,7 @@ _NODE: Final = "interlock.node.cli.mesh_node"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
+_HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
 _Commands = argparse._SubParsersAction  # argparse has no public name for it
 
@@ -60,6 +61,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _count_commands(group)
     _setup_commands(group)
     _operator_commands(group)
+    _harness_command(group)
     demo = _add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
     demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
@@ -100,6 +102,19 @@ def _count_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
     ledger = _add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
     ledger.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _harness_command(group: _Commands[argparse.ArgumentParser]) -> None:
+    told = "measure a policy on commands that others wrote: what it meets, and what it stops for nothing"
+    harness = _add(group, "harness", _HARNESS, "harness", told, home=False, config=False)
+    harness.add_argument("policy", metavar="FILE|builtin:NAME")
+    harness.add_argument(
+        "--corpus", metavar="DIR", default="corpora", help="the folder of the corpus (default: ./%(default)s)"
+    )
+    harness.add_argument(
+        "--evaluator", choices=("auto", "python", "native"), default="auto", help="which engine (default: %(default)s)"
+    )
+    harness.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
