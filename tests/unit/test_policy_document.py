@@ -230,7 +230,7 @@ BAD_BYTES: list[tuple[bytes, str]] = [
     (b"\xef\xbb\xbf{}", "byte order mark"),
     (b"[" * 40 + b"]" * 40, "nested deeper than 32"),
     (b"[" * 100_000, "nested too deeply"),
-    (b" " * (source.MAX_BYTES + 1), "is larger than 1048576 bytes"),
+    (b" " * (source.MAX_BYTES + 1), "is larger than 8388608 bytes"),
 ]
 
 

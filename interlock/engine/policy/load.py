@@ -23,12 +23,12 @@ from interlock.engine.policy.limits import strictest
 from interlock.engine.policy.model import Policy, Quarantined, Rule, Source
 from interlock.engine.policy.overlay import demand_monotone
 from interlock.engine.policy.problems import BadPolicy
-from interlock.engine.policy.rule_document import MAX_RULES
 from interlock.engine.policy.setup import Resolve
 
-__all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "Resolver", "compile_rules", "load_policy"]
+__all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "MAX_TOGETHER", "Resolver", "compile_rules", "load_policy"]
 
 MAX_CHAIN: Final = 8  # documents that extend one another in a row
+MAX_TOGETHER: Final = 200_000  # rules of a document with those that it extends
 
 Resolver = Callable[[str], "Policy | bytes"]
 
@@ -83,8 +83,8 @@ class _Loading:
         own = compile_rules(document.rules, source, self._counts)
         rules = _with_own(_joined(bases, document.extends, where), own, where)
         overlays = [self._overlay(name, where, rules) for name in document.settings.overlays]
-        if len(rules) > MAX_RULES:
-            raise BadPolicy(f"has more than {MAX_RULES} rules with those it extends", where=where)
+        if len(rules) > MAX_TOGETHER:
+            raise BadPolicy(f"has more than {MAX_TOGETHER} rules with those it extends", where=where)
         quarantined = _without(rules, document.settings.quarantine, where)
         limits, oversize = strictest([(base.limits, base.oversize) for base in bases])
         return Policy(

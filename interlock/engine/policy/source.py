@@ -16,7 +16,7 @@ from interlock.engine.policy.problems import BadPolicy, shown
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "MAX_YAML_BYTES", "demand_plain", "plain_values"]
 
-MAX_BYTES: Final = 1 << 20  # a policy file
+MAX_BYTES: Final = 8 << 20  # a policy file
 MAX_YAML_BYTES: Final = 1 << 18  # a policy file in YAML, whose parser is slow
 MAX_NESTING: Final = 32  # objects and lists within each other
 _MAX_DIGITS: Final = 1000  # of an integer
