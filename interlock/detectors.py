@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import overload
 
 from interlock.base.errors import one_line
 from interlock.engine.decision import Decision, Verdict
@@ -43,6 +44,10 @@ def secrets_guard() -> RuleFunction:
     return _built("secrets", {})
 
 
+@overload
+def network_egress_guard(*, allowed_hosts: Iterable[str], block_origins: Iterable[str] = ()) -> RuleFunction: ...
+@overload
+def network_egress_guard(*, allowed_hosts: None = None, block_origins: Iterable[str]) -> RuleFunction: ...
 def network_egress_guard(
     *, allowed_hosts: Iterable[str] | None = None, block_origins: Iterable[str] = ()
 ) -> RuleFunction:

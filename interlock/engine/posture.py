@@ -77,7 +77,7 @@ def _row(name: str, guard: Installed) -> Row:
 
 def _policy(guard: Installed) -> tuple[str, bool]:
     policy, epoch = guard.live.state
-    return f"{len(policy.rules)} rules, epoch {epoch}, digest {policy.digest[:16]}", not policy.rules
+    return f"{len(policy.rules)} rules, epoch {epoch}, digest {policy.digest[:16]}", not (policy.rules or guard.scopes)
 
 
 def _reload(guard: Installed) -> tuple[str, bool]:

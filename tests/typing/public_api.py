@@ -7,11 +7,16 @@ from typing import Any, assert_type
 
 import interlock
 from interlock import (
+    Binding,
     Blocked,
     Decision,
     FileSink,
+    FlowTracker,
     NotApproved,
+    ScopedEngine,
+    ScopeRegistry,
     SensorEvent,
+    Template,
     Verdict,
     deny_when,
     enforce_tool_call,
@@ -19,6 +24,8 @@ from interlock import (
     guard,
     install,
     monitor,
+    origin_for_tool,
+    record_origin,
     span,
 )
 from interlock.detectors import mesh_indicator_guard, network_egress_guard, pii_redaction_guard, secrets_guard
@@ -63,6 +70,7 @@ def face() -> None:
     assert_type(pii_redaction_guard(), RuleFunction)
     assert_type(secrets_guard(), RuleFunction)
     assert_type(network_egress_guard(allowed_hosts=["a"]), RuleFunction)
+    assert_type(network_egress_guard(block_origins=["tool:read"]), RuleFunction)
     assert_type(mesh_indicator_guard(["0" * 64], block=True), RuleFunction)
     assert_type(Decision.escalate("ask").verdict, Verdict)
     with span(principal="acme/a", parent_principal="acme/b") as here:
@@ -72,6 +80,12 @@ def face() -> None:
         rules=[my_rule, secrets_guard()], policy="builtin:coding-agent", sink=FileSink("x"), approver=lambda r: True
     )
     install(observers=[lambda event, decision: None])
+    registry = ScopeRegistry([Binding(("acme",), Template("t", lambda: my_rule), delegated_from=("lead",))])
+    install(scopes=registry, flow=FlowTracker(max_spans=10))
+    install(scopes=ScopedEngine(registry, allow_unscoped=True))
+    assert_type(origin_for_tool("fetch"), str)
+    enforce_tool_call("t", {}, origins={"a": origin_for_tool("fetch")})
+    record_origin("value", "tool:inbox")
     assert_type(interlock.__version__, str)
 
 
@@ -90,7 +104,9 @@ def misuse() -> None:
     guard(enforcement="off")  # type: ignore[call-overload]
     install(rules=[lambda event: True])  # type: ignore[list-item, return-value]
     enforce_tool_call("t", {"a": 1}, enforcement="off")  # type: ignore[arg-type]
-    network_egress_guard()  # type: ignore[call-arg]
+    network_egress_guard()  # type: ignore[call-overload]
+    install(scopes={})  # type: ignore[arg-type]
+    Binding("acme", Template("t", my_rule))  # type: ignore[arg-type]
 
 
 wrapped: Callable[[int], str] = watched

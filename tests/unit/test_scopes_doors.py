@@ -18,6 +18,7 @@ from interlock import (
     Binding,
     Blocked,
     Decision,
+    FlowTracker,
     ScopedEngine,
     ScopeRegistry,
     SensorEvent,
@@ -37,6 +38,7 @@ from interlock.engine.evaluate import Evaluator, PythonEvaluator
 from interlock.engine.policy.builtins import resolver
 from interlock.engine.policy.load import load_policy
 from interlock.engine.policy.model import Policy, Source
+from interlock.engine.posture import attest
 from interlock.engine.refusals import NO_SCOPE
 from interlock.engine.sinks import InMemorySink
 from interlock.interceptors.enforce import decide
@@ -177,6 +179,24 @@ def test_a_decorators_principal_does_not_take_over_the_delegator_of_the_span() -
         assert read() == "read"
         assert enforce_tool_call("read", {}, principal="acme/agent") == {}
         assert decide(SensorEvent("read", {}, principal="acme/clerk")).decision.verdict is Verdict.ALLOW
+
+
+def test_the_posture_tells_of_unscoped_calls_and_of_a_tracker_that_forgets() -> None:
+    def weak(**given: Any) -> set[str]:
+        install([lambda event: None], **given)
+        return {row.name for row in attest(ambient.installed()) if row.weakens} & {"scopes", "flow"}
+
+    assert weak() == weak(scopes=registry(), flow=FlowTracker()) == set()
+    assert weak(scopes=ScopedEngine(registry(), allow_unscoped=True)) == {"scopes"}
+    assert weak(flow=FlowTracker(forgetful=True)) == {"flow"}
+    tracker = FlowTracker()
+    tracker.record(object(), "tool:t")
+    assert weak(flow=tracker) == {"flow"}
+
+
+def test_a_guard_whose_rules_are_all_in_scopes_is_not_one_without_rules() -> None:
+    install(scopes=registry())
+    assert not [row for row in attest(ambient.installed()) if row.name == "policy" and row.weakens]
 
 
 # --- both evaluators
