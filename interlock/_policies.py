@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interlock.base.files import seen_state
 from interlock.engine.live import LivePolicy
 from interlock.engine.policy.model import Policy, Rule, Source
 from interlock.engine.rules import with_code_rules
+
+if TYPE_CHECKING:
+    from interlock.engine.policy.counting import CountStore
 
 __all__ = ["live_policy"]
 
@@ -69,13 +72,19 @@ class _PolicyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._counts: CountStore | None = None  # lives on when the file is read again
         self._watched: tuple[Callable[[], object], ...] = (lambda: seen_state(path),)
 
     def load(self) -> Policy:
         """Raises: BadPolicy."""
-        from interlock.engine.policy.builtins import read_policy_file, resolver
+        from interlock.base.clock import SystemClock
+        from interlock.base.settings import state_dir
+        from interlock.engine.policy.builtins import follow_links, read_policy_file, resolver
+        from interlock.engine.policy.counting import CountStore
         from interlock.engine.policy.load import load_policy
+        from interlock.engine.policy.trust import TRUST_FILE, TrustedOverlays
 
+        self._counts = self._counts or CountStore(SystemClock().now_us)
         seen: list[Callable[[], object]] = []
         resolve = resolver(self._path.parent)
 
@@ -88,10 +97,22 @@ class _PolicyFile:
                 seen.append(lambda: seen_state(self._path.parent / name))
             return resolve(name)
 
+        def trusted(sha256: str) -> bool:
+            overlays = TrustedOverlays(state_dir() / TRUST_FILE)
+            seen.append(lambda: seen_state(overlays.path))
+            return overlays.holds(sha256)
+
         try:
             data = read_policy_file(self._path)
-            source = Source("file", self._path.name)
-            return load_policy(data, where=str(self._path), source=source, resolve=watched)
+            return load_policy(
+                data,
+                where=str(self._path),
+                source=Source("file", self._path.name),
+                resolve=watched,
+                trusted=trusted,
+                links=follow_links,
+                counts=self._counts,
+            )
         finally:
             self._watched = (lambda: seen_state(self._path), *seen)
 

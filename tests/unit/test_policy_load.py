@@ -153,7 +153,7 @@ def test_a_bad_extended_document_is_named_itself() -> None:
 
 
 def test_rules_of_all_documents_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "MAX_RULES", 3)
+    monkeypatch.setattr(load, "MAX_TOGETHER", 3)
     others = {"base": data(rule("a"), rule("b"))}
     assert len(loaded(data(rule("c"), extends=("base",)), others).rules) == 3
     assert "more than 3 rules" in refused(data(rule("c"), rule("d"), extends=("base",)), others)
@@ -203,7 +203,8 @@ def test_a_compiled_rule_carries_itself_as_plain_json_with_defaults_filled_in() 
             rule("m", when={"action": "http_post"}, verdict="modify", mask=mask, shadow=True, policy_id="team.m"),
         )
     ).rules
-    assert json.loads(json.dumps(plain.plan)) == {
+    made = json.loads(json.dumps(plain.plan))
+    told = {
         "id": "rm",
         "phase": "call",
         "when": {"all": [{"action": "Bash"}, {"arg": "command", "in": ["rm"]}]},
@@ -213,7 +214,11 @@ def test_a_compiled_rule_carries_itself_as_plain_json_with_defaults_filled_in() 
         "attributed_to": None,
         "mask": None,
         "shadow": False,
+        "limits": {"command": 65536, "argument": 262144, "result": 1048576, "values": 100_000},
+        "oversize": "escalate",
+        "resolve": False,
     }
+    assert {key: made[key] for key in told} == told
     assert masked.plan is not None
     assert (masked.shadow, masked.plan["shadow"], masked.plan["mask"]) == (True, True, mask)
     assert (plain.shadow, masked.plan["policy_id"]) == (False, "team.m")

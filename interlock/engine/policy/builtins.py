@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 from interlock.engine.policy.problems import BadPolicy, did_you_mean, shown
 from interlock.engine.policy.source import MAX_BYTES
 
-__all__ = ["PREFIX", "builtin", "builtin_names", "read_policy_file", "resolver"]
+__all__ = ["PREFIX", "builtin", "builtin_names", "follow_links", "read_policy_file", "resolver"]
 
 PREFIX: Final = "builtin:"
 _FOLDER: Final = "builtin"
@@ -43,6 +44,14 @@ def read_policy_file(path: Path) -> bytes:
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else "not a usable path"
         raise BadPolicy(f"cannot be read ({reason})", where=str(path), fix="check the path") from None
+
+
+def follow_links(path: str) -> str:
+    """Where a path leads once each symbolic link in it is followed; `~` is this user's home."""
+    try:
+        return os.path.realpath(os.path.expanduser(path))
+    except (OSError, ValueError):
+        return path
 
 
 def resolver(folder: Path | None) -> Callable[[str], bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
@@ -18,6 +18,9 @@ from interlock.engine.policy.model import Rule, Source
 from interlock.engine.policy.rule_document import RuleDoc
 
 __all__ = ["Report", "Row", "check_document", "check_rules"]
+
+
+_KINDS: Final[tuple[tuple[Literal["fires", "passes"], str], ...]] = (("fires", "fire"), ("passes", "pass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,10 @@ def check_rules(docs: Iterable[RuleDoc]) -> Report:
 
 
 def _rows(doc: RuleDoc) -> list[Row]:
-    (rule,) = compile_rules([doc], Source("file"), Reached())
     rows: list[Row] = []
+    if not doc.examples.fires and not doc.examples.passes:
+        return [Row(doc.id, kind, -1, f"the rule has no example that must {verb}") for kind, verb in _KINDS]
+    (rule,) = compile_rules([doc], Source("file"), Reached())
     if not doc.examples.fires:
         rows.append(Row(doc.id, "fires", -1, "the rule has no example that must fire"))
     rows += [Row(doc.id, "fires", i, _must_fire(doc, rule, e)) for i, e in enumerate(doc.examples.fires)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -10,6 +11,7 @@ from interlock.base.clock import SystemClock
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.counting import Counter, CountStore
+from interlock.engine.policy.limits import Limits
 from interlock.engine.policy.model import Rule, RuleFunction, Source
 from interlock.engine.policy.problems import CannotJudge, Oversized
 from interlock.engine.policy.rule_document import RuleDoc, plain, semantic_digest
@@ -63,7 +65,15 @@ def _plan(doc: RuleDoc) -> dict[str, object]:
         "attributed_to": doc.attributed_to,
         "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": plain(doc.mask.params)},
         "shadow": doc.shadow,
+        "limits": _limits(doc.setup.limits),
+        "oversize": getattr(doc.setup.oversize, doc.phase),
+        "resolve": doc.setup.resolve is not None,
     }
+
+
+@functools.lru_cache(maxsize=16)
+def _limits(limits: Limits) -> dict[str, int]:
+    return dataclasses.asdict(limits)
 
 
 def _counted(doc: RuleDoc, counts: Counts) -> Callable[[SensorEvent], bool]:

@@ -1,0 +1,142 @@
+"""Why a rule fires on an event, or does not: which of its conditions decided, and what would have to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.evaluate import evaluate
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.conditions import COUNTED, compile_condition
+from interlock.engine.policy.limits import Limits, Oversize
+from interlock.engine.policy.model import Policy, Rule
+from interlock.engine.policy.problems import CannotJudge
+from interlock.engine.policy.setup import Resolve, Setup
+
+__all__ = ["Explained", "Part", "explained"]
+
+_SHOWN: Final = 200  # characters of a condition
+_JOINED: Final = ("all", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One condition: where it stands in the rule, its text, and whether it holds (None: it could not judge)."""
+
+    at: str
+    text: str
+    holds: bool | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One rule's answer. `decided` are the conditions that settled it; `change` says what would turn it round."""
+
+    rule: Rule
+    decision: Decision | None
+    seen: bool  # whether the rule sees events of this phase at all
+    decided: tuple[Part, ...] = ()
+    change: str = ""
+
+
+def explained(policy: Policy, event: SensorEvent, links: Resolve | None = None) -> Iterator[Explained]:
+    """Each rule's answer to an event, in order; later rules see what earlier ones rewrote."""
+    current = event
+    for at, rule in enumerate(policy.rules):
+        if rule.phase != event.phase:
+            yield Explained(rule, None, seen=False)
+            continue
+        yield _explained(rule, current, Setup(policy.limits, policy.oversize, links))
+        decision = rule.function(current)
+        if decision is not None and decision.verdict is Verdict.MODIFY and not rule.shadow:
+            current = evaluate(replace(policy, rules=policy.rules[: at + 1]), event).event
+
+
+def _explained(rule: Rule, event: SensorEvent, setup: Setup) -> Explained:
+    decision = rule.function(event)
+    plan = rule.plan
+    if plan is None or not isinstance(when := plan.get("when"), Mapping):
+        return Explained(rule, decision, seen=True)
+    if isinstance(limits := plan.get("limits"), Mapping):  # those of the document that the rule is from
+        words = {rule.phase: str(plan["oversize"])} if "oversize" in plan else {}
+        setup = Setup(Limits(**limits), Oversize(**words), setup.resolve)
+    tree = _tree(when, "when", rule, event, setup, decision)
+    holds = tree.holds
+    if holds and decision is None and plan.get("mask"):
+        found = Part("mask", "the mask finds something", False)
+        return Explained(rule, decision, True, (found,), "the mask would have to find something")
+    wanted = not holds
+    return Explained(rule, decision, True, tuple(_decided(tree)), _needed(tree, wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    kind: str  # all, any, not, or "" for a condition of its own
+    part: Part
+    below: tuple[_Node, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.part.holds)
+
+
+def _tree(
+    when: Mapping[str, object], at: str, rule: Rule, event: SensorEvent, setup: Setup, decision: Decision | None
+) -> _Node:
+    for kind in _JOINED:
+        if isinstance(parts := when.get(kind), list | tuple):
+            below = tuple(
+                _tree(part, f"{at}.{kind}[{i}]", rule, event, setup, decision)
+                for i, part in enumerate(parts)
+                if isinstance(part, Mapping)
+            )
+            holds = all(n.holds for n in below) if kind == "all" else any(n.holds for n in below)
+            return _Node(kind, Part(at, kind, holds), below)
+    if isinstance(inner := when.get("not"), Mapping):
+        below = (_tree(inner, f"{at}.not", rule, event, setup, decision),)
+        problem = below[0].part.problem
+        return _Node("not", Part(at, "not", None if problem else not below[0].holds, problem), below)
+    return _Node("", _leaf(when, at, rule, event, setup, decision))
+
+
+def _leaf(
+    when: Mapping[str, object], at: str, rule: Rule, event: SensorEvent, setup: Setup, decision: Decision | None
+) -> Part:
+    text = json.dumps(when, ensure_ascii=True)
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    if any(kind in when for kind in COUNTED):
+        return Part(at, text, decision is not None)  # how often, only the rule itself knows
+    try:
+        return Part(at, text, compile_condition(when, rule.phase, at, setup)(event))
+    except CannotJudge as e:
+        return Part(at, text, None, e.what)
+
+
+def _decided(node: _Node) -> Iterator[Part]:
+    """The conditions that settle it: all parts of what holds together, or the ones that alone are enough."""
+    if not node.kind:
+        yield node.part
+        return
+    if node.kind == "not":
+        yield from _decided(node.below[0])
+        return
+    for below in node.below:
+        if below.holds == node.holds:
+            yield from _decided(below)
+
+
+def _needed(node: _Node, wanted: bool) -> str:
+    """What would have to change for the condition to hold, or not to hold."""
+    if not node.kind:
+        return f"{node.part.text} would have to {'hold' if wanted else 'not hold'}"
+    if node.kind == "not":
+        return _needed(node.below[0], not wanted)
+    together = (node.kind == "all") == wanted
+    told = [_needed(below, wanted) for below in node.below if below.holds != wanted]
+    if len(told) == 1:
+        return told[0]
+    return (" and " if together else " or ").join(f"({part})" if " or " in part and together else part for part in told)

@@ -1,0 +1,214 @@
+"""The JSON Schema of a policy document, for editors: made from the tables that the parser reads by.
+
+What the schema refuses, the parser refuses too. The parser refuses more: what no schema can say (a pattern's syntax, a
+detector's parameters, a rule that could never fire).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from interlock.engine.analysis.effects import INTENT_NAMES
+from interlock.engine.detectors.registry import REGISTRY
+from interlock.engine.event import PHASES
+from interlock.engine.policy.conditions import KINDS
+from interlock.engine.policy.conditions_call import (
+    ACCESSES,
+    EFFECT_FIELDS,
+    FLOW_FIELDS,
+    HOST_CLASSES,
+    INTENT_FIELDS,
+    PATH_FIELDS,
+)
+from interlock.engine.policy.counting import COUNT_FIELDS, MAX_ABOVE, MAX_SECONDS, PER
+from interlock.engine.policy.document import DOCUMENT_FIELDS, FORMAT, MAX_EXTENDS, VERSION
+from interlock.engine.policy.limits import CEILINGS, OVERSIZE
+from interlock.engine.policy.matching import BESIDE, MAX_CHOICES, OPERATORS
+from interlock.engine.policy.rule_document import (
+    EVENT_FIELDS,
+    EXAMPLE_KINDS,
+    MASK_FIELDS,
+    MAX_EXAMPLES,
+    MAX_LINE,
+    MAX_RULES,
+    NAME,
+    RULE_FIELDS,
+    VERDICTS,
+)
+from interlock.engine.policy.settings import LIMIT_NAMES, MAX_OVERLAYS, QUARANTINE_FIELDS
+
+__all__ = ["document_schema"]
+
+_Schema = dict[str, Any]
+_TEXT: Final[_Schema] = {"type": "string"}
+_LINE: Final[_Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_LINE}
+_NAME: Final[_Schema] = {"type": "string", "pattern": f"^{NAME}$"}
+_FLAG: Final[_Schema] = {"type": "boolean"}
+_OPERATORS: Final[Mapping[str, _Schema]] = {
+    "equals": {},
+    "in": {"type": "array", "minItems": 1, "maxItems": MAX_CHOICES},
+    **{key: {"type": "string", "minLength": 1} for key in ("glob", "prefix", "suffix", "contains", "regex")},
+    **{key: {"type": "number"} for key in ("lt", "le", "gt", "ge")},
+    "flags": {"type": "string", "pattern": "^[isu]*$"},
+    "raw": _FLAG,
+}
+
+
+def document_schema() -> _Schema:
+    """The schema, as a JSON value (draft 2020-12)."""
+    fields: Mapping[str, _Schema] = {
+        "format": {"const": FORMAT},
+        "v": {"type": "integer", "minimum": 1, "maximum": VERSION},
+        "name": _NAME,
+        "description": _TEXT,
+        "extends": {"type": "array", "maxItems": MAX_EXTENDS, "uniqueItems": True, "items": _line()},
+        "rules": {"type": "array", "maxItems": MAX_RULES, "items": {"$ref": "#/$defs/rule"}},
+        **_settings(),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "interlock policy",
+        **_object(_taken(DOCUMENT_FIELDS, fields), "format", "v", "name", "rules"),
+        "$defs": {
+            "rule": _rule(),
+            "event": _event(),
+            "operators": _test_object(),
+            "test": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/operators"}]},
+            "condition": {"oneOf": [_conditions()[kind] for kind in KINDS]},
+            "words": {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]},
+        },
+    }
+
+
+def _settings() -> dict[str, _Schema]:
+    limits = {name: {"type": "integer", "minimum": 1, "maximum": CEILINGS[name]} for name in LIMIT_NAMES}
+    return {
+        "limits": _object(limits),
+        "oversize": _object({phase: {"enum": list(words)} for phase, words in OVERSIZE.items()}),
+        "harmless": {"const": "prove"},
+        "quarantine": {
+            "type": "array",
+            "items": _object(dict.fromkeys(QUARANTINE_FIELDS, _LINE), *QUARANTINE_FIELDS),
+        },
+        "tools": {"type": "object", "additionalProperties": {"type": "object"}},
+        "overlays": {"type": "array", "maxItems": MAX_OVERLAYS, "items": _line()},
+    }
+
+
+def _rule() -> _Schema:
+    events = {"type": "array", "maxItems": MAX_EXAMPLES, "items": {"$ref": "#/$defs/event"}}
+    mask = {"detector": {"enum": sorted(n for n, spec in REGISTRY.items() if spec.redacts)}, "params": _anything()}
+    fields: Mapping[str, _Schema] = {
+        "id": _NAME,
+        "phase": {"enum": list(PHASES)},
+        "when": {"$ref": "#/$defs/condition"},
+        "verdict": {"enum": list(VERDICTS)},
+        "reason": _LINE,
+        "policy_id": _NAME,
+        "attributed_to": _LINE,
+        "locked": _FLAG,
+        "shadow": _FLAG,
+        "description": _TEXT,
+        "mask": _object(_taken(MASK_FIELDS, mask), "detector"),
+        "examples": _object(dict.fromkeys(EXAMPLE_KINDS, events)),
+    }
+    made = _object(_taken(RULE_FIELDS, fields), "id", "when", "verdict", "reason")
+    modifies = {"properties": {"verdict": {"const": "modify"}}, "required": ["verdict"]}
+    return {**made, "if": modifies, "then": {"required": ["mask"]}, "else": {"not": {"required": ["mask"]}}}
+
+
+def _event() -> _Schema:
+    origin = _object({"source": _TEXT, "path": _TEXT}, "source")
+    fields: Mapping[str, _Schema] = {
+        "action": _line(),
+        "args": _anything(),
+        "phase": {"enum": list(PHASES)},
+        "principal": _TEXT,
+        "cwd": _TEXT,
+        "origins": {"type": "array", "items": origin},
+    }
+    return _object(_taken(EVENT_FIELDS, fields), "action")
+
+
+def _test_object() -> _Schema:
+    made = _object(_taken((*OPERATORS, *BESIDE), _OPERATORS))
+    return {**made, "anyOf": [{"required": [key]} for key in OPERATORS], "dependentRequired": {"flags": ["regex"]}}
+
+
+def _conditions() -> dict[str, _Schema]:
+    """The schema of each kind of condition."""
+    part, test = {"$ref": "#/$defs/condition"}, {"$ref": "#/$defs/test"}
+    parts = {"type": "array", "minItems": 1, "items": part}
+    operators = _taken((*OPERATORS, *BESIDE), _OPERATORS)
+    argument = _object({"arg": _line(), **operators}, "arg")
+    return {
+        "all": _object({"all": parts}, "all"),
+        "any": _object({"any": parts}, "any"),
+        "not": _object({"not": part}, "not"),
+        "action": _object({"action": test}, "action"),
+        "phase": _object({"phase": {"enum": list(PHASES)}}, "phase"),
+        "principal": _object({"principal": test}, "principal"),
+        "arg": {**argument, "anyOf": [{"required": [key]} for key in OPERATORS]},
+        "detector": _object({"detector": {"enum": sorted(REGISTRY)}, "params": _anything()}, "detector"),
+        "intent": _object({"intent": {"anyOf": [_intent_names(), _tests(INTENT_FIELDS)]}}, "intent"),
+        "effects": _object({"effects": _tests(EFFECT_FIELDS)}, "effects"),
+        "host": _object({"host": _host(operators)}, "host"),
+        "path": _object({"path": _path(operators)}, "path"),
+        "flow": _object({"flow": _object(_taken(FLOW_FIELDS, {"source": test, "sink": _line()}), "source")}, "flow"),
+        "count": _object({"count": _counter("count")}, "count"),
+        "rate": _object({"rate": _counter("rate")}, "rate"),
+    }
+
+
+def _intent_names() -> _Schema:
+    above = {name.rsplit(".", cut)[0] for name in INTENT_NAMES for cut in range(name.count(".") + 1)}
+    return {"enum": sorted(above)}
+
+
+def _tests(fields: tuple[str, ...]) -> _Schema:
+    test = {"anyOf": [_FLAG, {"$ref": "#/$defs/test"}]}
+    return {**_object(dict.fromkeys(fields, test)), "minProperties": 1}
+
+
+def _host(operators: Mapping[str, _Schema]) -> _Schema:
+    names = {"enum": list(HOST_CLASSES)}
+    classes = {"anyOf": [names, {"type": "array", "minItems": 1, "items": names}]}
+    return {"anyOf": [_line(), {**_object({"class": classes, **operators}), "minProperties": 1}]}
+
+
+def _path(operators: Mapping[str, _Schema]) -> _Schema:
+    names = {"enum": list(ACCESSES)}
+    fields: Mapping[str, _Schema] = {
+        "access": {"anyOf": [names, {"type": "array", "minItems": 1, "items": names}]},
+        "under": {"$ref": "#/$defs/words"},
+        "symlinks": _FLAG,
+    }
+    return {"anyOf": [_line(), _object({**_taken(PATH_FIELDS, fields), **operators})]}
+
+
+def _counter(kind: str) -> _Schema:
+    fields: Mapping[str, _Schema] = {
+        "above": {"type": "integer", "minimum": 0, "maximum": MAX_ABOVE[kind]},
+        "seconds": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS},
+        "per": {"enum": list(PER)},
+    }
+    return _object(_taken(COUNT_FIELDS[kind], fields), *(key for key in COUNT_FIELDS[kind] if key != "per"))
+
+
+def _taken(names: tuple[str, ...], known: Mapping[str, _Schema]) -> dict[str, _Schema]:
+    """The schemas of the fields that the parser knows: one that it knows and this module does not is a KeyError."""
+    return {name: known[name] for name in names}
+
+
+def _object(properties: Mapping[str, _Schema], *required: str) -> _Schema:
+    made: _Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return {**made, "required": list(required)} if required else made
+
+
+def _line() -> _Schema:
+    return {"type": "string", "minLength": 1}
+
+
+def _anything() -> _Schema:
+    return {"type": "object"}
