@@ -148,9 +148,16 @@ def _read(answer: object) -> Approval:
         return Approval(True)
     if answer is False:
         return Approval(False, note="the approver refused")
-    if isinstance(answer, Approval) and isinstance(answer.approved, bool):
+    if isinstance(answer, Approval) and _is_whole(answer):
         return answer if answer.approved or answer.note else replace(answer, note="the approver refused")
     return Approval(False, note=reason_of(APPROVER_ODD, what=f"answered with a {type(answer).__name__}"))
+
+
+def _is_whole(answer: Approval) -> bool:
+    """Whether an answer holds what its fields promise; whoever made it may have put anything there."""
+    approved: object = answer.approved
+    words: tuple[object, ...] = (answer.by, answer.note, answer.request_id)
+    return isinstance(approved, bool) and all(isinstance(word, str) for word in words)
 
 
 def _request(outcome: Outcome, policy_digest: str, scripts: Scripts) -> ApprovalRequest:

@@ -60,11 +60,12 @@ class ApprovalQueue:
         self._use_us = _microseconds("use_s", use_s, least=1e-6)
         self._hold_s = min(_microseconds("hold_s", hold_s, least=0) / MICROSECONDS, wait_s)
         self._four_eyes = four_eyes
-        self._path = Path(path)
+        self._path = Path(os.path.abspath(path))  # wherever this process goes later
         self._clock = clock
         self._guarded = guarded
         self._mutex = Mutex()
         self._open: tuple[int, ApprovalStore] | None = None
+        self._inherited: list[ApprovalStore] = []  # of a parent; a child that closed them would do so under its feet
         self._store()
 
     def __call__(self, request: ApprovalRequest) -> Approval:
@@ -103,6 +104,8 @@ class ApprovalQueue:
         """The open file; a forked child opens its own, and is noted as guarded too."""
         with self._mutex:
             if self._open is None or self._open[0] != os.getpid():
+                if self._open is not None:
+                    self._inherited.append(self._open[1])
                 store = ApprovalStore(self._path, self._clock)
                 process = self._guarded()
                 if process is not None:

@@ -212,8 +212,12 @@ CREATE TABLE seen (one INTEGER PRIMARY KEY CHECK (one = 1), last INTEGER NOT NUL
         return Use(False, _entry(db, id_), latest.state if latest else "")
 
     def mark(self, process: Process) -> None:
-        """Note a guarded process: nothing that it started may approve."""
+        """Note a guarded process: nothing that it started may approve. What ran before the last boot is forgotten."""
+        boot = process.space.partition(" ")[0]
         with self._change() as (db, now):
+            db.execute(
+                "DELETE FROM guarded WHERE at < ? AND substr(space, 1, ?) <> ?", (now - KEEP_US, len(boot), boot)
+            )
             db.execute(
                 "INSERT OR IGNORE INTO guarded (space, pid, start, at) VALUES (?, ?, ?, ?)",
                 (process.space, process.pid, process.start, now),
@@ -316,7 +320,6 @@ def _end_what_is_over(db: sqlite3.Connection, now: int) -> None:
     db.execute(_LAPSED, (now, now))
     db.execute("DELETE FROM requests WHERE state NOT IN ('pending', 'approved') AND changed < ?", (now - KEEP_US,))
     db.execute("DELETE FROM yeses WHERE request NOT IN (SELECT id FROM requests)")
-    db.execute("DELETE FROM guarded WHERE at < ?", (now - KEEP_US,))
 
 
 def _said_yes(db: sqlite3.Connection, entry: Entry, by: str, scope: str, now: int) -> list[str]:

@@ -26,6 +26,8 @@ MAX_CALL: Final = 1 << 20  # bytes of a call's canonical encoding that an approv
 _MAX_EVIDENCE: Final = 64 << 10  # bytes
 _HEAD: Final = 3000  # characters of a long text that are shown, from its start
 _TAIL: Final = 1000  # and from its end
+_FIRST: Final = 45  # lines of one text that are shown, from its start: blank ones must not push it off the screen
+_LAST: Final = 15  # and from its end
 _ITEMS: Final = 50  # members of a list or an object that are shown
 _DEEP: Final = 6  # levels that are shown
 _BLANK: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # printable by category, and empty on a screen
@@ -186,13 +188,17 @@ def _text_of(value: object) -> object:
 
 def _lines(text: str, full: bool) -> Iterator[str]:
     """A text by its lines, each after a bar of its own; a long one with its middle left out and counted."""
-    if len(text) <= _HEAD + _TAIL or full:
-        yield from map(visible, text.split("\n"))
+    lines = text.split("\n")
+    if full or (len(text) <= _HEAD + _TAIL and len(lines) <= _FIRST + _LAST):
+        yield from map(visible, lines)
     else:
+        head = "\n".join(lines[:_FIRST])[:_HEAD]
+        tail = text[len(head) :][-_TAIL:].split("\n")[-_LAST:]
+        left = len(text) - len(head) - len("\n".join(tail))
         whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        yield from map(visible, text[:_HEAD].split("\n"))
-        yield f"⟨{len(text) - _HEAD - _TAIL:,} characters left out; SHA-256 of the whole text {whole}⟩"
-        yield from map(visible, text[-_TAIL:].split("\n"))
+        yield from map(visible, head.split("\n"))
+        yield f"⟨{left:,} characters left out, of {len(lines):,} lines; SHA-256 of the whole text {whole}⟩"
+        yield from map(visible, tail)
     if foreign := _foreign(text):
         yield foreign.strip()
 

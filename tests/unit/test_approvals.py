@@ -155,6 +155,7 @@ def _broken(given: ApprovalRequest) -> bool:
         (_broken, "the queue: is full; wait"),
         (lambda given: 1, "the approver answered with a int"),
         (lambda given: Approval(1), "the approver answered with a Approval"),  # type: ignore[arg-type]
+        (lambda given: Approval(True, by=7), "the approver answered with a Approval"),  # type: ignore[arg-type]
         (lambda given: given.nothing, "the approver failed with AttributeError"),
         (lambda given: Approval(False, "mia"), "the approver refused"),
         (None, "no approver is installed"),

@@ -160,7 +160,8 @@ HELD: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         (
             _S,
             "test_a_long_text_says_how_much_is_left_out_and_full_shows_it"
-            " test_many_members_and_deep_ones_say_how_many_are_left_out",
+            " test_many_members_and_deep_ones_say_how_many_are_left_out"
+            " test_blank_lines_do_not_push_a_command_off_the_screen",
         ),
     ),
     "A42": ((_S, "test_a_call_too_large_to_be_read_is_refused_in_one_line"),),

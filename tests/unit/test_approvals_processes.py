@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock.base.clock import MICROSECONDS, ManualClock
 from interlock.base.database import Database
 from interlock.engine.approvals import Approval, ask
-from interlock.engine.approvals_store import ApprovalStore
+from interlock.engine.approvals_store import KEEP_US, ApprovalStore
 from interlock.engine.processes import Process, UnknownLineage, agent_above, lineage, marked, own_process
 from tests.unit.approval_world import escalation, queue, request_id, store_of
 
@@ -70,6 +71,17 @@ def test_of_several_processes_that_race_for_one_approval_exactly_one_wins(tmp_pa
         for user in users:
             user.kill()
     assert wins == [0, 0, 1]
+
+
+def test_a_queue_that_a_forked_child_inherited_stays_whole_for_the_parent(tmp_path: Path) -> None:
+    asked = queue(tmp_path)
+    store_of(tmp_path).approve(request_id(asked), "mia")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ask(asked, escalation(), "p1").approved else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert request_id(asked)
+    assert store_of(tmp_path)._read("PRAGMA integrity_check") == [("ok",)]
 
 
 def test_of_many_threads_that_race_for_one_approval_exactly_one_wins(tmp_path: Path) -> None:
@@ -276,6 +288,17 @@ def test_a_lineage_begins_here_and_ends_at_the_first_process() -> None:
 def test_a_guarded_process_is_noted_with_its_start(tmp_path: Path) -> None:
     queue(tmp_path)
     assert store_of(tmp_path).guarded() == {own_process()}
+
+
+def test_a_guarded_process_is_kept_in_mind_as_long_as_its_boot_lasts(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = store_of(tmp_path, clock)
+    old, before = Process("boot-now pid:[1]", 1, 1), Process("boot-old pid:[1]", 2, 2)
+    store.mark(old)
+    store.mark(before)
+    clock.advance(KEEP_US / MICROSECONDS + 1)
+    store.mark(new := Process("boot-now pid:[2]", 3, 3))
+    assert store.guarded() == {old, new}
 
 
 @linux

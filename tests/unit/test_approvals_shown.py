@@ -127,9 +127,32 @@ def test_everything_that_is_bound_is_shown(tmp_path: Path) -> None:
 
 def test_a_long_text_says_how_much_is_left_out_and_full_shows_it() -> None:
     outcome = escalation(args={"command": "a" * 3000 + "HIDDEN" + "b" * 1000})
-    assert "⟨6 characters left out; SHA-256 of the whole text " in shown(outcome)
+    assert "⟨6 characters left out, of 1 lines; SHA-256 of the whole text " in shown(outcome)
     assert "HIDDEN" not in shown(outcome)
     assert "HIDDEN" in shown(outcome, full=True)
+
+
+def test_blank_lines_do_not_push_a_command_off_the_screen() -> None:
+    page = shown(escalation(args={"command": "rm -rf ~ #" + "\n" * 3000 + "ls"}))
+    assert len(page.splitlines()) < 80
+    assert "    | rm -rf ~ #" in page
+    assert "⟨2,942 characters left out, of 3,001 lines; " in page
+
+
+@given(st.text(st.characters(max_codepoint=0x24F, categories=["L", "N"], include_characters="\n"), max_size=3000))
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_what_is_shown_and_what_is_left_out_are_together_the_text(text: str) -> None:
+    page = shown(escalation(args={"x": text * 3}))
+    inner = [line[6:] for line in page.split("\n") if line.startswith("    | ") and "⟨outside ASCII" not in line]
+    at = next((n for n, line in enumerate(inner) if "characters left out" in line), None)
+    if at is None:
+        assert "\n".join(inner) == text * 3
+        return
+    head, tail = "\n".join(inner[:at]), "\n".join(inner[at + 1 :])
+    left = int(inner[at][1:].partition(" ")[0].replace(",", ""))
+    assert (text * 3).startswith(head)
+    assert (text * 3).endswith(tail)
+    assert len(head) + left + len(tail) == len(text * 3)
 
 
 def test_many_members_and_deep_ones_say_how_many_are_left_out() -> None:

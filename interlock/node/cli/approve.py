@@ -221,7 +221,8 @@ def _approve(store: ApprovalStore, entry: Entry, args: argparse.Namespace, ttl_u
     terms = {"once": "once", "session": "as often as it likes in this session", "ttl": f"for {args.seconds} seconds"}
     with terminal() as screen:
         screen.show(text)
-        end = f"request {entry.id}: {visible(entry.action)} by {visible(entry.principal or '(nobody named)')}"
+        size = f"{text.count(chr(10)) + 1} lines above"
+        end = f"request {entry.id}, {size}: {visible(entry.action)} by {visible(entry.principal or '(nobody named)')}"
         screen.demand(f"{end}\nTo approve it {terms[args.scope]} as {visible(name)}", f"{text}\n{end}\n{name}")
     _demand_same_scripts(entry, body)
     done = store.approve(entry.id, name, args.scope, ttl_us)
