@@ -133,6 +133,11 @@ class FlowTracker:
             self._add(memory, found, frozenset(sources))
             self._bound(memory)
 
+    def end(self, run: str) -> None:
+        """Drop what a run by name recorded, for a host that knows that it is over; a span's goes with the span."""
+        with self._mutex:
+            self._named.pop(run, None)
+
     def _read(self, value: object, found: dict[str, None]) -> bool:
         """Add a value's fragments; false where not all of it was read."""
         left, complete = self.max_text, True

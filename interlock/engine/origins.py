@@ -15,9 +15,10 @@ from typing import Final, TypeAlias
 
 from interlock.engine.event import Origin, SensorEvent
 from interlock.engine.policy.glob import compile_glob
+from interlock.engine.policy.regex_syntax import BadPattern
 from interlock.engine.sources import UNKNOWN
 
-__all__ = ["Sink", "flows"]
+__all__ = ["Sink", "flows", "readings_of"]
 
 MAX_SINK: Final = 1000  # characters
 
@@ -37,15 +38,10 @@ class Sink:
     def __post_init__(self) -> None:
         if len(self.text) > MAX_SINK:
             raise ValueError(f"a sink has at most {MAX_SINK} characters")
-        readings: list[tuple[Callable[[str], bool] | None, tuple[_Step, ...]]] = []
-        whole = _steps(self.text.removeprefix(_ARGS))
-        if whole:
-            readings.append((None, whole))
-        for dot in (m.start() for m in re.finditer(r"\.", self.text)):
-            path = _steps(self.text[dot + 1 :])
-            named = dot > 0 and self.text[dot - 1] != "." and not self.text.startswith(_ARGS)
-            if path and named:
-                readings.append((compile_glob(self.text[:dot]), path))
+        try:
+            readings = [(compile_glob(action) if action else None, path) for action, path in readings_of(self.text)]
+        except BadPattern as e:
+            raise ValueError(f"a sink's action: {e}") from None
         if not readings:
             raise ValueError('a sink is an argument path ("body", "to[0].name"), or ACTION.PATH ("http_post.body")')
         object.__setattr__(self, "_readings", tuple(readings))
@@ -57,6 +53,18 @@ class Sink:
             (action is None or action(event.action)) and (steps is None or _meet(steps, wanted))
             for action, wanted in self._readings
         )
+
+
+def readings_of(sink: str) -> list[tuple[str, tuple[str | int, ...]]]:
+    """The ways to read a sink: a glob of the action ("" is any action) and the steps of an argument path."""
+    found: list[tuple[str, tuple[_Step, ...]]] = []
+    if whole := _steps(sink.removeprefix(_ARGS)):
+        found.append(("", whole))
+    for dot in (m.start() for m in re.finditer(r"\.", sink)):
+        path = _steps(sink[dot + 1 :])
+        if path and dot > 0 and sink[dot - 1] != "." and not sink.startswith(_ARGS):
+            found.append((sink[:dot], path))
+    return found
 
 
 def flows(event: SensorEvent, source_matches: Callable[[str], bool], sink: Sink | None = None) -> Origin | None:

@@ -161,6 +161,15 @@ def test_runs_by_name_that_are_lost_from_sight_are_unknown_too() -> None:
     assert sources(tracker, SECRET, span("fresh")) == []
 
 
+def test_a_host_that_ends_its_runs_by_name_never_loses_one_from_sight() -> None:
+    tracker = FlowTracker(max_spans=2)
+    for n in range(100):
+        tracker.record(SECRET, "tool:t", run=f"session-{n}")
+        assert sources(tracker, SECRET, f"session-{n}") == ["tool:t"]
+        tracker.end(f"session-{n}")
+    assert (tracker.forgot, sources(tracker, SECRET, "session-0")) == (0, [])
+
+
 def test_a_text_over_the_limit_is_read_up_to_it_and_the_rest_is_unknown() -> None:
     tracker = FlowTracker(max_text=1000)
     tracker.record(SECRET + " " * 1000 + words(5), "tool:t")
