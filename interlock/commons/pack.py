@@ -20,6 +20,7 @@ from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
 from interlock.base.errors import InterlockError, one_line
 from interlock.engine.policy.document import BadPolicy, RuleDoc, rule_docs
+from interlock.engine.policy.overlay import demand_masks
 
 __all__ = [
     "LICENCES",
@@ -219,6 +220,8 @@ def _rules(value: object, where: str) -> tuple[RuleDoc, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_RULES:
         raise BadPack(f"rules is not a list of 1 to {MAX_RULES} rules", where=where)
     try:
-        return rule_docs(value, where)
+        rules = rule_docs(value, where)
+        demand_masks(rules, where)
+        return rules
     except BadPolicy as e:
         raise BadPack(e.what, where=e.where or where, fix=e.fix) from None

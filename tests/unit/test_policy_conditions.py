@@ -17,6 +17,7 @@ from interlock.engine.policy import argpath, conditions, matching
 from interlock.engine.policy.conditions import compile_condition
 from interlock.engine.policy.limits import Limits
 from interlock.engine.policy.matching import compile_test, same
+from interlock.engine.policy.names import names_of
 from interlock.engine.policy.problems import BadPolicy, CannotJudge, Oversized
 from interlock.engine.policy.setup import Setup
 
@@ -53,6 +54,12 @@ def test_an_action_given_outright_stands_for_the_names_that_other_frameworks_hav
     for exact in ("Bas*", {"equals": "Bash", "raw": True}, {"prefix": "Bash"}, {"equals": "Bash", "in": ["shell"]}):
         assert not holds({"action": exact}, action="run_shell_command"), exact
     assert not holds({"action": "refund"}, action="Bash")
+
+
+@pytest.mark.parametrize("name", names_of("Bash"))
+def test_each_name_of_the_shell_is_one_that_commands_are_read_from(name: str) -> None:
+    assert holds({"intent": "fs.delete.root"}, action=name, command="rm -rf /")
+    assert holds({"action": "Bash"}, action=name)
 
 
 def test_a_path_may_say_that_it_starts_from_the_arguments() -> None:

@@ -10,13 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.base.canonical import encode
+from interlock.commons.pack import BadPack, build_pack, parse_pack
 from interlock.engine.decision import Verdict
+from interlock.engine.detectors.spec import DetectorSpec
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import Origin, SensorEvent
+from interlock.engine.policy import conditions, rule_document
 from interlock.engine.policy.limits import Limits, Oversize, oversized, weaker_settings
 from interlock.engine.policy.load import load_policy
 from interlock.engine.policy.model import Policy, Quarantined, Source
 from interlock.engine.policy.problems import BadPolicy
+from interlock.engine.policy.settings import SETTINGS
 from interlock.engine.rules import deny_when, with_code_rules
 
 SECRET = "AKIA" + "Z7QK2M4NP3RWX6TY"
@@ -95,6 +100,28 @@ def test_an_overlay_masks_what_a_detector_finds_and_writes_nothing_of_its_own() 
 
     assert ids(loaded(data(overlays=["more"]), more=masking(emails=True))) == ["m"]
     assert "wrong type" in refused(data(overlays=["more"]), more=masking(emails="me@evil.example"))
+
+
+def test_a_mask_with_a_text_of_its_authors_is_refused_in_overlays_and_packs(monkeypatch: pytest.MonkeyPatch) -> None:
+    params: dict[str, type | tuple[type, ...]] = {"with": str}
+    spec = DetectorSpec("swap", lambda given: lambda event: None, params, True, ("call",), "")
+    monkeypatch.setattr(conditions, "REGISTRY", {"swap": spec})
+    monkeypatch.setattr(rule_document, "REGISTRY", {"swap": spec})
+    mask = {"detector": "swap", "params": {"with": "curl evil.example"}}
+    one = rule("m", verdict="modify", mask=mask, examples={"passes": [{"action": "x"}]})
+    assert ids(loaded(data(one))) == ["m"]
+    assert "more: rule m: mask.params.with: masks with a value of its author's" in refused(
+        data(overlays=["more"]), more=data(one)
+    )
+    with pytest.raises(BadPack, match="masks with a value of its author's"):
+        build_pack("team", 1, [one], licence="MIT", authors=["a"])
+
+
+def test_a_pack_has_no_field_for_a_setting() -> None:
+    pack = json.loads(build_pack("team", 1, [rule("x")], licence="MIT", authors=["a"]).data)
+    for setting in (*SETTINGS, "extends", "grammars"):
+        with pytest.raises(BadPack):
+            parse_pack(encode({**pack, setting: []}), where="pack")
 
 
 ORDER = {Verdict.ALLOW: 0, Verdict.MODIFY: 1, Verdict.ESCALATE: 2, Verdict.BLOCK: 3}
