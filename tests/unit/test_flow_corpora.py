@@ -29,6 +29,7 @@ def family(row: dict[str, Any]) -> str:
     return str(row["source"]).split()[0].lower().split("@")[0].split("/")[0]
 
 
+@pytest.mark.slow
 def test_few_calls_carry_what_only_other_benchmarks_texts_hold() -> None:
     """Far worse than any run: every text of one benchmark in one memory, against the calls of the others."""
     tracker = FlowTracker(max_fragments=10_000_000, max_bytes=1 << 30)
