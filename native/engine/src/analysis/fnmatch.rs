@@ -59,7 +59,37 @@ impl Pattern {
     /// Whether the pattern takes the whole text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        self.prefixes(text.chars(), false).last() == Some(&true)
+        let mut signs = self.0.as_slice();
+        let mut rest = text.chars();
+        let mut star = None; // what follows the last star, and the text that it has not taken
+        loop {
+            match signs.split_first() {
+                Some((Sign::Star, after)) => {
+                    signs = after;
+                    star = Some((after, rest.clone()));
+                    continue;
+                }
+                Some((sign, after)) => {
+                    let mut ahead = rest.clone();
+                    if ahead.next().is_some_and(|c| sign.takes(c)) {
+                        signs = after;
+                        rest = ahead;
+                        continue;
+                    }
+                }
+                None if rest.as_str().is_empty() => return true,
+                None => {}
+            }
+            let Some((after, mut left)) = star.take() else {
+                return false;
+            };
+            if left.next().is_none() {
+                return false;
+            }
+            signs = after;
+            rest = left.clone();
+            star = Some((after, left));
+        }
     }
 
     /// For each length in characters from 0 to the whole: whether the pattern takes that much of the text's beginning
@@ -194,6 +224,7 @@ mod tests {
         assert!(takes("[a-f]tc", "etc") && !takes("[!a-f]tc", "etc") && takes("[!x]tc", "etc"));
         assert!(takes("[", "[") && takes("[a", "[a") && takes("[]]", "]") && takes("[!]]", "a"));
         assert!(takes("[^e]", "^") && takes("[^e]", "e"));
+        assert!(takes("*a*b", "xaabab") && !takes("*a*b", "xaaba") && takes("*[!a]*", "aab"));
         assert!(takes("[a-]", "-") && takes("[-a]", "-") && !takes("[a-]", "b"));
     }
 
