@@ -74,8 +74,10 @@ class _Parser(WordReader):
         return Script(tuple(items))
 
     def nested(self) -> Script:
+        outer, self.pending = self.pending, []  # a newline in here does not begin the outer line's here-documents
         script = self._deeper(frozenset())
         self._expect_paren()
+        self.pending = outer + self.pending
         return script
 
     def _expect_paren(self) -> None:

@@ -1,9 +1,7 @@
 """A walk over a parsed command that follows literal values and hands each command that would run to the tables.
 
 Nothing is executed. Branches are all taken, loop bodies run once an item (or once with all items), functions run when
-called and once more at the end if never called. Bounds: see `MAX_STEPS`,
-    `MAX_NESTED`; a walk that hits one keeps what it
-found and is partial.
+called and once more at the end if never called. A walk that hits a bound (`MAX_STEPS`, `MAX_NESTED`) is partial.
 """
 
 from __future__ import annotations
@@ -110,9 +108,11 @@ class Walk(Findings):
         self.run(script, None)
         for alias in list(self.aliases.values()):  # a definition only, but what it would run is in the text
             self.code(Arg(alias), "alias")
-        for name, body in list(self.functions.items()):
-            if name not in self.called:
-                self.node(body, None)
+        met: set[str] = set()
+        while names := [n for n in self.functions if n not in self.called and n not in met]:
+            for name in names:  # one that stands in the body of another is met in the next round
+                met.add(name)
+                self.node(self.functions[name], None)
 
     # -- scripts and nodes -------------------------------------------------------------------------------------
 

@@ -315,7 +315,7 @@ def _ssh(walk: Walk, call: Call) -> Arg | None:
     if code is None or not code.text:
         return None
     cwd, walk.env.cwd = walk.env.cwd, HOME
-    out = walk.code(code, "ssh") if code.known or command else UNKNOWN_ARG
+    out = walk.code(code, "ssh", call.stdin if command else None) if code.known or command else UNKNOWN_ARG
     walk.env.cwd = cwd
     return out
 
