@@ -75,10 +75,10 @@ class ApprovalQueue:
         """
         asked = Asked(
             request.digest,
-            request.action,
-            request.principal,
-            request.parent_principal,
-            request.span_id,
+            _storable(request.action) or "",
+            _storable(request.principal),
+            _storable(request.parent_principal),
+            _storable(request.span_id),
             document_of(request),
             self._wait_us,
             self._use_us,
@@ -112,6 +112,11 @@ class ApprovalQueue:
                     store.mark(process)
                 self._open = os.getpid(), store
             return self._open[1]
+
+
+def _storable(text: str | None) -> str | None:
+    """A name as SQLite can hold it; the document holds it as it is."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _answer(use: Use) -> Approval:

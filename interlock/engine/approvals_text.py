@@ -76,7 +76,7 @@ def document_of(request: ApprovalRequest) -> bytes:
         "span_id": request.span_id,
         "call_id": request.call_id,
     }
-    return json.dumps(body).encode("ascii")  # as it is, lone surrogates too
+    return encode(body)
 
 
 def _evidence(evidence: Mapping[str, object] | None) -> str:
@@ -94,7 +94,7 @@ def _evidence(evidence: Mapping[str, object] | None) -> str:
 
 def opened(document: bytes, digest: str) -> dict[str, object]:
     """A kept document, after checking that it says what the digest binds. Raises: NotCanonical, where it does not."""
-    body = json_object(document, "the request")
+    body = {name: _plain(value) for name, value in json_object(document, "the request").items()}
     try:
         same = _digest_of(body) == digest
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -178,11 +178,18 @@ def _value(value: object, level: int, full: bool) -> Iterator[str]:
         yield f"{pad}⟨{len(pairs) - _ITEMS:,} more members left out⟩"
 
 
+def _plain(value: object) -> object:
+    return [_plain(item) for item in value] if isinstance(value, list) else _text_of(value)
+
+
 def _text_of(value: object) -> object:
-    """A text that has no UTF-8 form is spelt {"$il": ["utf16", HEX]} in canonical JSON; here it is the text again."""
+    """A text without a UTF-8 form is spelt {"$il": ["utf16", HEX]} in canonical JSON; here its units are a text again.
+
+    Each unit stays on its own: two lone surrogates side by side are not the character that a pair would be.
+    """
     match value:
         case {"$il": ["utf16", str(units)]}:
-            return bytes.fromhex(units).decode("utf-16-be", "surrogatepass")
+            return "".join(chr(int(units[n : n + 4], 16)) for n in range(0, len(units), 4))
     return value
 
 

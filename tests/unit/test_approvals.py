@@ -114,6 +114,20 @@ def test_a_call_without_an_encoding_is_not_approved_by_anybody() -> None:
     assert isinstance(answer.cause, NotCanonical)
 
 
+def test_names_that_no_text_file_could_hold_are_bound_all_the_same(tmp_path: Path) -> None:
+    odd = {
+        "action": "a\ud800",
+        "principal": "\udfff",
+        "parent_principal": "\ud83d\ude00",
+        "span_id": "\ud800",
+        "cwd": "\ud800",
+    }
+    asked = queue(tmp_path)
+    store_of(tmp_path).approve(request_id(asked, escalation(**odd)), "mia", "session")
+    assert ask(asked, escalation(**odd), "p1").approved
+    assert not ask(asked, escalation(**{**odd, "principal": "\ud800"}), "p1").approved
+
+
 # only an escalation
 
 

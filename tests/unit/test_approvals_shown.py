@@ -45,6 +45,7 @@ HOSTILE = {
     "braille blank": "\u2800",
     "no-break space": "a\u00a0b",
     "lone surrogate": "\ud800",
+    "surrogates side by side": "\ud83d\ude00",
     "private use": "\ue000",
     "null": "a\0b",
 }
