@@ -47,6 +47,7 @@ def install(
     from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
     from interlock.interceptors.harmless import with_proof
+    from interlock.native.evaluator import chosen_evaluator
 
     live = live_policy(policy, code_rules(rules or ()))
     told = logging.getLogger("interlock").error
@@ -56,6 +57,15 @@ def install(
     prover = with_proof if policy is not None else None
     ambient.install(
         Installed(
-            live, kept, approver, observed, told, scripts=scripts_of, scopes=by_principal, flow=flow, prover=prover
+            live,
+            kept,
+            approver,
+            observed,
+            told,
+            evaluator=chosen_evaluator(),
+            scripts=scripts_of,
+            scopes=by_principal,
+            flow=flow,
+            prover=prover,
         )
     )

@@ -26,7 +26,7 @@ from interlock.engine.payload import FrozenDict, frozen, frozen_mapping, result_
 from interlock.engine.policy.model import Policy, Rule
 from interlock.engine.refusals import NO_DECISION, RULE_FAILED, UNKNOWN_VERDICT, UNREADABLE, refusal
 
-__all__ = ["Evaluator", "Fold", "Judge", "Outcome", "PythonEvaluator", "evaluate", "judged", "unreadable"]
+__all__ = ["Evaluator", "Fold", "Judge", "Outcome", "PythonEvaluator", "asking", "evaluate", "judged", "unreadable"]
 
 _ALLOW: Final = Decision.allow()
 
@@ -92,7 +92,7 @@ def evaluate(policy: Policy, event: SensorEvent) -> Outcome:
         args = frozen_mapping(event.args)
     except Exception as e:  # noqa: BLE001 - NotCanonical; or whatever a mapping of the caller's own raises when read
         return unreadable(policy, event, e)
-    return judged(policy, event if args is event.args else replace(event, args=args), _asking(policy))
+    return judged(policy, event if args is event.args else replace(event, args=args), asking(policy))
 
 
 def unreadable(policy: Policy, event: SensorEvent, error: Exception) -> Outcome:
@@ -256,7 +256,7 @@ class Fold:
         return shown or None
 
 
-def _asking(policy: Policy) -> Judge:
+def asking(policy: Policy) -> Judge:
     """The opinions of rules that are called one by one."""
 
     def judge(positions: range, event: SensorEvent) -> Iterator[tuple[int, object]]:

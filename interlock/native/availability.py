@@ -16,7 +16,7 @@ _OFF: Final = "INTERLOCK_NATIVE"
 
 @dataclass(frozen=True)
 class Availability:
-    """`installed`: the wheel fits and was not turned off. `sentence` says, for people, which engine evaluates and why."""
+    """`installed`: the wheel fits and was not turned off. `sentence` says which engine evaluates, and why."""
 
     installed: bool
     sentence: str
@@ -37,5 +37,4 @@ def availability() -> Availability:
     if abi != ABI_VERSION or version != ours:
         found = f"interlock-native {version}, ABI {abi}; wanted {ours}, ABI {ABI_VERSION}"
         return Availability(False, f"the Python engine is in use ({found})")
-    found = f"interlock-native {version}, ABI {abi} is installed and does not evaluate yet"
-    return Availability(True, f"the Python engine is in use ({found})")
+    return Availability(True, f"the native engine is in use (interlock-native {version}, ABI {abi})")

@@ -51,7 +51,9 @@ __all__ = [
     "PATH_FIELDS",
     "SCOPES",
     "flow_origin",
+    "host_literal",
     "intent_passes",
+    "widened_source",
 ]
 
 _Holds: TypeAlias = Callable[[SensorEvent], bool]
@@ -122,7 +124,7 @@ def flow_origin(wanted: object, frame: Frame, where: str) -> Callable[[SensorEve
         known_key(key, FLOW_FIELDS, where)
     if "source" not in wanted:
         raise BadPolicy("has no source", where=where, fix='write "source": "tool:NAME" or "principal:NAME"')
-    source = compile_test(_widened_source(wanted["source"], where), f"{where}.source")
+    source = compile_test(widened_source(wanted["source"], where), f"{where}.source")
     sink = _sink(wanted["sink"], f"{where}.sink") if "sink" in wanted else None
     return lambda event: flows(event, source, sink)
 
@@ -218,19 +220,19 @@ def _host_test(wanted: object, where: str) -> Callable[[str], bool]:
         tests = [HOST_CLASSES[name] for name in classes]
         return lambda host: any(one(host) for one in tests) and (test is None or test(host))
     if isinstance(wanted, str):
-        return compile_test(_host_literal("glob", wanted, where), where)
+        return compile_test(host_literal("glob", wanted, where), where)
     if isinstance(wanted, Mapping):
         for key in wanted:
             known_key(key, (*OPERATORS, *BESIDE, "class"), where, "operator")
-        spelt = {k: _host_literal(k, v, f"{where}.{k}") if k in _HOST_LITERALS else v for k, v in wanted.items()}
+        spelt = {k: host_literal(k, v, f"{where}.{k}") if k in _HOST_LITERALS else v for k, v in wanted.items()}
         return compile_test(spelt, where)
     raise BadPolicy("is not a test of hosts", where=where, fix='write "*.example.org" or {"class": "private"}')
 
 
-def _host_literal(key: str, value: object, where: str) -> object:
-    """A host, or a part of one, as hosts are spelt here. Raises: BadPolicy."""
+def host_literal(key: str, value: object, where: str) -> object:
+    """What an operator looks for in a host: a host, or a part of one, as hosts are spelt here. Raises: BadPolicy."""
     if isinstance(value, list | tuple):
-        return [_host_literal("equals", one, where) for one in value]
+        return [host_literal("equals", one, where) for one in value]
     if not isinstance(value, str) or key != "equals":
         return value.lower() if isinstance(value, str) else value
     try:
@@ -304,7 +306,7 @@ def _flow(value: Mapping[str, object], frame: Frame, where: str) -> _Holds:
     return lambda event: first(event) is not None
 
 
-def _widened_source(source: object, where: str) -> object:
+def widened_source(source: object, where: str) -> object:
     """A source; a tool's name given outright also stands for its aliases."""
     if not isinstance(source, str):
         return source

@@ -24,7 +24,7 @@ from interlock.engine.policy.regex_syntax import (
     union,
 )
 
-__all__ = ["compile_glob"]
+__all__ = ["compile_glob", "glob_tree"]
 
 _STAR: Final = Repeat(Chars(ANY), 0, None)
 
@@ -35,8 +35,12 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
         raise BadPattern(f"glob is longer than {MAX_PATTERN} characters")
     if "?" not in pattern and "[" not in pattern:
         return _pieces(pattern)
-    automaton = Automaton(Concat((Assertion("start"), *_nodes(pattern), Assertion("end"))), unicode=False)
-    return automaton.matches
+    return Automaton(glob_tree(pattern), unicode=False).matches
+
+
+def glob_tree(pattern: str) -> Node:
+    """The tree of a glob, as a regex over the whole text. Raises: BadPattern."""
+    return Concat((Assertion("start"), *_nodes(pattern), Assertion("end")))
 
 
 def _pieces(pattern: str) -> Callable[[str], bool]:

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::argpath::ArgPath;
 use crate::context::Context;
+use crate::deeds::{Flow, HostTest, IntentTest, PathTest};
 use crate::detectors::Detector;
 use crate::index::Key;
 use crate::matching::{Test, Unjudged};
@@ -28,6 +29,14 @@ pub enum Condition {
     Phase(Phase),
     /// Any value at the path passes.
     Arg(ArgPath, Test),
+    /// One intent of the call passes.
+    Intent(IntentTest),
+    /// One host that it leads to passes.
+    Host(HostTest),
+    /// One path that it touches passes.
+    Path(PathTest),
+    /// One of its values came from there.
+    Flow(Flow),
     /// The detector objects.
     Detector(Detector),
 }
@@ -63,6 +72,10 @@ impl Condition {
             "action" => Test::new(value).map(Self::Action),
             "principal" => Test::new(value).map(Self::Principal),
             "phase" => phase_of(value).map(Self::Phase),
+            "intent" => IntentTest::new(value).map(Self::Intent),
+            "host" => HostTest::new(value).map(Self::Host),
+            "path" => PathTest::new(value).map(Self::Path),
+            "flow" => Flow::new(value).map(Self::Flow),
             _ => Err("unknown condition".to_owned()),
         }
     }
@@ -98,6 +111,10 @@ impl Condition {
             },
             Self::Phase(phase) => Ok(*phase == event.phase),
             Self::Arg(path, test) => path.any_value(&event.args, &mut |value| test.holds(value)),
+            Self::Intent(test) => test.holds(context),
+            Self::Host(test) => test.holds(context),
+            Self::Path(test) => test.holds(context),
+            Self::Flow(flow) => Ok(flow.first(event)?.is_some()),
             Self::Detector(detector) => Ok(detector.judge(context)?.is_some()),
         }
     }
@@ -149,6 +166,7 @@ impl Condition {
                         .collect(),
                 )
             }
+            Self::Host(host) => host_keys(host.test.as_ref()?),
             _ => None,
         }
     }
@@ -160,9 +178,27 @@ impl Condition {
             Self::Not(part) => part.is_total(),
             Self::Principal(test) => test.is_total(),
             Self::Arg(path, test) => path.is_plain() && test.is_total(),
-            Self::Action(_) | Self::Phase(_) | Self::Detector(_) => true,
+            Self::Action(_)
+            | Self::Phase(_)
+            | Self::Detector(_)
+            | Self::Intent(IntentTest::Named(_)) => true,
+            Self::Intent(_) | Self::Host(_) | Self::Path(_) | Self::Flow(_) => false,
         }
     }
+}
+
+/// The keys of a test of hosts; where a host cannot be read, whoever looks keys up asks every rule.
+fn host_keys(test: &Test) -> Option<Vec<Key>> {
+    if let Some(texts) = test.only_texts() {
+        return Some(
+            texts
+                .into_iter()
+                .map(|text| Key::Host(text.to_owned()))
+                .collect(),
+        );
+    }
+    let below = test.glob_suffix()?.strip_prefix('.')?;
+    Some(vec![Key::HostBelow(below.to_owned())])
 }
 
 fn parts(value: &Json, depth: usize) -> Result<Vec<Condition>, String> {

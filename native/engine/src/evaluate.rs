@@ -85,9 +85,8 @@ impl Plan {
         let place = |at: usize| self.rules.partition_point(|rule| rule.at < at);
         let mut found = Vec::new();
         let mut failed = None;
-        let event = context.event;
-        self.index_of(event.phase)
-            .each(event, place(lo), place(hi), &mut |place| {
+        self.index_of(context.event.phase)
+            .each(context, (place(lo), place(hi)), &mut |place| {
                 let Some(rule) = self.rules.get(place) else {
                     return false;
                 };
@@ -154,7 +153,7 @@ impl Rule {
     fn fixed(&self) -> Verdict {
         match self.act {
             Act::Fixed(verdict) => verdict,
-            Act::Mask(_) | Act::Detector(_) => Verdict::Modify,
+            Act::Mask(_) | Act::Detector(..) => Verdict::Modify,
         }
     }
 
@@ -187,14 +186,27 @@ impl Rule {
             return Ok(None);
         }
         match &self.act {
-            Act::Fixed(_) => Ok(Some(Saying::Fixed)),
+            Act::Fixed(_) => self.said_of(context.event).map(Some),
             Act::Mask(mask) => Ok(mask
                 .judge(context)?
                 .map(|said| Saying::This(self.with_own_words(said)))),
-            Act::Detector(detector) => Ok(detector
+            Act::Detector(detector, verdict) => Ok(detector
                 .judge(context)?
-                .map(|said| Saying::This(as_it_is(said)))),
+                .map(|said| Saying::This(as_it_is(said, *verdict)))),
         }
+    }
+
+    /// The rule's decision; about the argument that a flow leads to, where it names none.
+    fn said_of(&self, event: &Event<'_>) -> Result<Saying, Unjudged> {
+        let Some(flow) = self.flow.as_ref().filter(|_| self.attributed_to.is_none()) else {
+            return Ok(Saying::Fixed);
+        };
+        let path = flow.first(event)?.map(|origin| origin.path.to_string());
+        let attributed_to = path.filter(|path| !path.is_empty());
+        Ok(Saying::This(Decision {
+            attributed_to,
+            ..self.fixed_decision()
+        }))
     }
 
     fn cannot(&self, what: &str, verdict: Verdict) -> Saying {
@@ -218,9 +230,9 @@ impl Rule {
     }
 }
 
-fn as_it_is(said: Said) -> Decision {
+fn as_it_is(said: Said, verdict: Option<Verdict>) -> Decision {
     Decision {
-        verdict: said.verdict,
+        verdict: verdict.unwrap_or(said.verdict),
         reason: said.reason,
         policy_id: Some(said.policy_id.to_owned()),
         attributed_to: said.attributed_to,

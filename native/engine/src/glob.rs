@@ -36,6 +36,13 @@ impl Glob {
         &self.first
     }
 
+    /// What stands after the star, where the glob is a star and a text.
+    #[must_use]
+    pub fn suffix(&self) -> Option<&str> {
+        let last = self.last.as_deref().filter(|_| self.first.is_empty());
+        last.filter(|_| self.middle.is_empty())
+    }
+
     /// Whether the whole text matches. Taking each piece at its first place is enough: it leaves the most for the rest.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {

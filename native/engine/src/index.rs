@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::context::Context;
 use crate::matching::MAX_TEXT;
-use crate::value::Event;
 
 /// What an event must have for a rule to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub enum Key {
     ActionPrefix(String),
     /// The argument of this name is this text.
     Arg(String, String),
+    /// The call leads to this host.
+    Host(String),
+    /// The call leads to a host below this one.
+    HostBelow(String),
 }
 
 impl Key {
@@ -23,7 +27,8 @@ impl Key {
         match self {
             Key::ActionPrefix(_) => 0,
             Key::Action(_) => 1,
-            Key::Arg(..) => 2,
+            Key::HostBelow(_) => 2,
+            Key::Arg(..) | Key::Host(_) => 3,
         }
     }
 }
@@ -39,6 +44,8 @@ pub struct Index {
     prefixes: HashMap<String, Places>,
     lengths: Vec<usize>, // of the prefixes, rising
     args: BTreeMap<String, HashMap<String, Places>>,
+    hosts: HashMap<String, Places>,
+    above: HashMap<String, Places>,
 }
 
 impl Index {
@@ -62,6 +69,8 @@ impl Index {
                     let table = self.args.entry(name.clone()).or_default();
                     table.entry(text.clone()).or_default()
                 }
+                Key::Host(host) => self.hosts.entry(host.clone()).or_default(),
+                Key::HostBelow(host) => self.above.entry(host.clone()).or_default(),
             };
             if places.last() != Some(&place) {
                 places.push(place);
@@ -73,12 +82,11 @@ impl Index {
     /// returns false.
     pub fn each(
         &self,
-        event: &Event<'_>,
-        lo: usize,
-        hi: usize,
+        context: &Context<'_, '_>,
+        (lo, hi): (usize, usize),
         ask: &mut dyn FnMut(usize) -> bool,
     ) {
-        let found = self.found(event);
+        let found = self.found(context);
         let parts: Vec<&[usize]> = found
             .iter()
             .map(|places| between(places, lo, hi))
@@ -94,7 +102,8 @@ impl Index {
         merged.iter().all(|place| ask(*place));
     }
 
-    fn found(&self, event: &Event<'_>) -> Vec<&Places> {
+    fn found(&self, context: &Context<'_, '_>) -> Vec<&Places> {
+        let event = context.event;
         let action = event.action.as_ref();
         // Keys are normal forms, as ASCII always is; and of a long action a glob may have to say that it cannot judge.
         let texts = self
@@ -116,6 +125,20 @@ impl Index {
         for (name, table) in &self.args {
             let text = event.arg(name).and_then(|value| value.as_str());
             found.extend(text.and_then(|text| table.get(text)));
+        }
+        if self.hosts.is_empty() && self.above.is_empty() {
+            return found;
+        }
+        let hosts = context.hosts();
+        if hosts.trouble.is_some() {
+            return vec![&self.all]; // a rule that asks for hosts has to say that it cannot judge
+        }
+        for host in &hosts.names {
+            found.extend(self.hosts.get(host));
+            let ends = host
+                .match_indices('.')
+                .filter_map(|(dot, _)| host.get(dot + 1..));
+            found.extend(ends.filter_map(|end| self.above.get(end)));
         }
         found
     }

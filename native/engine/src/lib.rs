@@ -8,6 +8,7 @@ pub mod argpath;
 pub mod canonical;
 pub mod conditions;
 pub mod context;
+pub mod deeds;
 pub mod detectors;
 pub mod edits;
 pub mod evaluate;

@@ -155,6 +155,15 @@ impl Test {
         }
     }
 
+    /// What stands after the one star with which the first operator, a glob, begins.
+    #[must_use]
+    pub fn glob_suffix(&self) -> Option<&str> {
+        match self.ops.first()? {
+            Op::Glob(glob) => glob.suffix(),
+            _ => None,
+        }
+    }
+
     /// What every value that passes begins with, where the first operator says so.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {

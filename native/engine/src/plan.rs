@@ -4,17 +4,18 @@
 //! {"format": "interlock-plan", "v": 1, "abi": 2, "rules": [
 //!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
 //!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
-//!    "oversize": "escalate"}]}
+//!    "flow": null, "oversize": "escalate"}]}
 //! ```
 //!
 //! `at` is the rule's position in its policy and rises. With a `mask` the verdict is modify, or, where the detector's
-//! own decision stands as it is, `detector`; then `reason` and `policy_id` are null, and `when` may be null.
+//! own decision stands, `detector` or `detector-escalate`; then `reason` and `policy_id` are null, and `when` may be null.
 //! Nothing unknown is skipped: a plan with one bad rule is refused whole.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::conditions::{detector_of, phase_of, Condition};
+use crate::deeds::Flow;
 use crate::detectors::Detector;
 use crate::index::Index;
 use crate::value::Phase;
@@ -60,8 +61,8 @@ pub enum Act {
     Fixed(Verdict),
     /// The rewrite of a detector, with the rule's own reason.
     Mask(Detector),
-    /// What a detector says, as it says it.
-    Detector(Detector),
+    /// What a detector says, as it says it, or with another verdict.
+    Detector(Detector, Option<Verdict>),
 }
 
 /// One compiled rule.
@@ -85,6 +86,8 @@ pub struct Rule {
     pub policy_id: String,
     /// The argument that it is about.
     pub attributed_to: Option<String>,
+    /// The flow that its decision is about, where it names no argument.
+    pub flow: Option<Flow>,
     /// What it says where a text is longer than its patterns read: block or escalate.
     pub oversize: Verdict,
 }
@@ -129,6 +132,7 @@ struct RuleDoc {
     policy_id: Option<String>,
     attributed_to: Option<String>,
     mask: Option<Map<String, Json>>,
+    flow: Json,
     oversize: String,
 }
 
@@ -136,11 +140,13 @@ impl Plan {
     /// Compile a plan.
     ///
     /// # Errors
-    /// Where it is none, or one of its rules needs what this engine has not.
-    pub fn new(json: &[u8]) -> Result<Self, BadPlan> {
-        let bad = |what: &str| BadPlan {
-            what: what.to_owned(),
-            at: None,
+    /// Where it is none, or for each of its rules that needs what this engine has not.
+    pub fn new(json: &[u8]) -> Result<Self, Vec<BadPlan>> {
+        let bad = |what: &str| {
+            vec![BadPlan {
+                what: what.to_owned(),
+                at: None,
+            }]
         };
         if json.len() > MAX_BYTES {
             return Err(bad("is larger than a plan may be"));
@@ -155,19 +161,27 @@ impl Plan {
         if doc.format != FORMAT || doc.v != VERSION || doc.abi != ABI_VERSION {
             return Err(bad("is no plan of this version"));
         }
+        if !doc.rules.is_sorted_by(|one, other| one.at < other.at) {
+            return Err(bad("has rules out of order"));
+        }
         let mut plan = Self {
             rules: Vec::new(),
             calls: Index::default(),
             results: Index::default(),
         };
+        let mut wrong = Vec::new();
         for rule in doc.rules {
-            if plan.rules.last().is_some_and(|last| last.at >= rule.at) {
-                return Err(bad("has rules out of order"));
-            }
             let at = Some(rule.at);
-            plan.push(Rule::new(rule).map_err(|what| BadPlan { what, at })?);
+            match Rule::new(rule) {
+                Ok(rule) => plan.push(rule),
+                Err(what) => wrong.push(BadPlan { what, at }),
+            }
         }
-        Ok(plan)
+        if wrong.is_empty() {
+            Ok(plan)
+        } else {
+            Err(wrong)
+        }
     }
 
     /// The index over the rules of a phase; its places are those in `rules`.
@@ -193,7 +207,7 @@ impl Plan {
 impl Rule {
     fn new(doc: RuleDoc) -> Result<Self, String> {
         let act = act(&doc)?;
-        let own = matches!(act, Act::Detector(_));
+        let own = matches!(act, Act::Detector(..));
         let when = match &doc.when {
             Json::Null if own => None,
             given => Some(Condition::new(given)?),
@@ -211,6 +225,11 @@ impl Rule {
             reason: doc.reason.unwrap_or_default(),
             policy_id: doc.policy_id.unwrap_or_default(),
             attributed_to: doc.attributed_to,
+            flow: if doc.flow.is_null() {
+                None
+            } else {
+                Some(Flow::new(&doc.flow)?)
+            },
             oversize: match doc.oversize.as_str() {
                 "block" => Verdict::Block,
                 "escalate" => Verdict::Escalate,
@@ -232,7 +251,8 @@ fn act(doc: &RuleDoc) -> Result<Act, String> {
         ("block", None) => Ok(Act::Fixed(Verdict::Block)),
         ("escalate", None) => Ok(Act::Fixed(Verdict::Escalate)),
         ("modify", Some(mask)) => Ok(Act::Mask(mask)),
-        ("detector", Some(own)) => Ok(Act::Detector(own)),
+        ("detector", Some(own)) => Ok(Act::Detector(own, None)),
+        ("detector-escalate", Some(own)) => Ok(Act::Detector(own, Some(Verdict::Escalate))),
         _ => Err("has no such verdict, or one that does not go with its mask".to_owned()),
     }
 }

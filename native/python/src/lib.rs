@@ -1,5 +1,6 @@
 //! Python binding of interlock's native engine: convert, call, convert; no logic.
 
+mod intents;
 mod plan;
 mod read;
 
@@ -9,7 +10,9 @@ mod interlock_native {
     use pyo3::prelude::{pyfunction, Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
-    use crate::plan::{Panicked, Plan};
+    use crate::intents::intents;
+    #[pymodule_export]
+    use crate::plan::{BadPlan, Panicked, Plan};
 
     /// The version of the contract that this build speaks; the Python side checks it once.
     #[pyfunction]

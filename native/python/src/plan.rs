@@ -23,43 +23,53 @@ pyo3::create_exception!(
     "The native engine failed; whoever asked it refuses the action."
 );
 
+pyo3::create_exception!(
+    interlock_native,
+    BadPlan,
+    pyo3::exceptions::PyException,
+    "A plan that the native engine refuses; its argument is a list of (position, one line)."
+);
+
 /// The rules of a policy that run natively; immutable, and safe to share between threads.
 #[pyclass(frozen, module = "interlock_native")]
 pub struct Plan {
     compiled: engine::Plan,
     decisions: Vec<Py<PyAny>>,
-    frozen: Vec<Py<PyType>>,
+    frozen: [Py<PyType>; 3],
 }
 
 #[pymethods]
 impl Plan {
-    /// `json` is the plan, `decisions` a Decision for each of its rules (None where it depends on the event), and
-    /// `frozen` the read-only subclasses of dict and list. Raises: ValueError(what, position of the rule or None).
+    /// `json` is the plan, `decisions` a Decision for each of its rules (None where it depends on the event); then the
+    /// read-only subclasses of dict and list, and the one for a result that was no mapping.
+    /// Raises: `BadPlan`, Panicked.
     #[new]
     fn new(
         json: &Bound<'_, PyBytes>,
         decisions: Vec<Py<PyAny>>,
-        frozen: Vec<Py<PyType>>,
+        map: Py<PyType>,
+        list: Py<PyType>,
+        wrapped: Py<PyType>,
     ) -> PyResult<Self> {
-        let compiled = guarded(|| engine::Plan::new(json.as_bytes()))?
-            .map_err(|bad| PyValueError::new_err((bad.what, bad.at)))?;
+        let compiled = guarded(|| engine::Plan::new(json.as_bytes()))?;
+        let compiled = compiled.map_err(|bad| {
+            let rows: Vec<_> = bad.into_iter().map(|bad| (bad.at, bad.what)).collect();
+            BadPlan::new_err((rows,))
+        })?;
         if compiled.rules.len() != decisions.len() {
-            return Err(PyValueError::new_err((
-                "has another number of decisions",
-                None::<usize>,
-            )));
+            return Err(PyValueError::new_err("a decision, or None, for each rule"));
         }
         Ok(Self {
             compiled,
             decisions,
-            frozen,
+            frozen: [map, list, wrapped],
         })
     }
 
     /// What the rules at the positions from `lo` up to `hi` say of an event: None where none says anything, else a
     /// list of (position, Decision) or of (position, (verdict, reason, policy id, attribution, changes)).
     /// `NotImplemented` where the event holds what the native engine cannot judge. Raises: Panicked.
-    #[pyo3(signature = (lo, hi, stop, action, args, result, wrapped, principal, cwd, origins, /))]
+    #[pyo3(signature = (lo, hi, stop, action, args, result, principal, cwd, origins, /))]
     #[allow(clippy::too_many_arguments)] // the fields of an event, without an object for them on the hot path
     fn opinions<'py>(
         &self,
@@ -70,12 +80,44 @@ impl Plan {
         action: &Bound<'py, PyAny>,
         args: &Bound<'py, PyAny>,
         result: bool,
-        wrapped: bool,
         principal: &Bound<'py, PyAny>,
         cwd: &Bound<'py, PyAny>,
         origins: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let asked = Asked {
+            py,
+            range: (lo, hi),
+            stop,
+            action,
+            args,
+            result,
+            principal,
+            cwd,
+            origins,
+        };
+        guarded(|| self.answer(&asked))?
+    }
+}
+
+/// One question: rules, and the fields of an event.
+struct Asked<'o, 'py> {
+    py: Python<'py>,
+    range: (usize, usize),
+    stop: bool,
+    action: &'o Bound<'py, PyAny>,
+    args: &'o Bound<'py, PyAny>,
+    result: bool,
+    principal: &'o Bound<'py, PyAny>,
+    cwd: &'o Bound<'py, PyAny>,
+    origins: &'o Bound<'py, PyAny>,
+}
+
+impl Plan {
+    fn answer<'py>(&self, asked: &Asked<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, args, result) = (asked.py, asked.args, asked.result);
         let mut reader = Reader::new(py, &self.frozen);
+        let [_, _, kind] = &self.frozen;
+        let wrapped = result && args.get_type().is(kind.bind(py));
         let unable = || Ok(py.NotImplemented().into_bound(py));
         let Some(dict) = reader.exact::<PyDict>(args) else {
             return unable();
@@ -83,25 +125,29 @@ impl Plan {
         let Some(pairs) = reader.map(dict, 0) else {
             return unable();
         };
-        let owned = read_origins(origins)?;
-        let texts = (text(action), text(principal), text(cwd), borrowed(&pairs));
+        let owned = read_origins(asked.origins)?;
+        let texts = (
+            text(asked.action),
+            text(asked.principal),
+            text(asked.cwd),
+            borrowed(&pairs),
+        );
         let (Ok(Some(action)), Ok(principal), Ok(cwd), Some(values)) = texts else {
             return unable();
         };
         let phase = if result { Phase::Result } else { Phase::Call };
         let event = event(action, values, phase, principal, cwd, &owned);
-        let asked = || {
-            guarded(|| {
-                self.compiled
-                    .opinions(&Context::new(&event, wrapped), (lo, hi), stop)
-            })
+        let (range, stop) = (asked.range, asked.stop);
+        let ask = || {
+            self.compiled
+                .opinions(&Context::new(&event, wrapped), range, stop)
         };
         let said = if reader.size >= ALONE {
-            py.detach(asked)
+            py.detach(ask)
         } else {
-            asked()
+            ask()
         };
-        let Ok(said) = said? else {
+        let Ok(said) = said else {
             return unable();
         };
         if said.is_empty() {
@@ -116,9 +162,6 @@ impl Plan {
             .map(|opinion| self.told(opinion, dict, whole.as_ref(), result));
         Ok(PyList::new(py, told.collect::<PyResult<Vec<_>>>()?)?.into_any())
     }
-}
-
-impl Plan {
     fn told<'py>(
         &self,
         opinion: Opinion,
@@ -227,6 +270,6 @@ fn event<'a>(
 }
 
 /// Run native code; a panic becomes an exception that an `except Exception` sees.
-fn guarded<T>(run: impl FnOnce() -> T) -> PyResult<T> {
+pub fn guarded<T>(run: impl FnOnce() -> T) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|_| Panicked::new_err("the native engine failed"))
 }

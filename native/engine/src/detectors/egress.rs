@@ -101,6 +101,19 @@ pub fn judge(allowed: &Allowlist, event: &Event<'_>) -> Result<Option<Said>, Unj
     failed.map_or(Ok(said), Err)
 }
 
+/// Show the hosts that a call leads to, until `see` wants no more.
+///
+/// # Errors
+/// Where one cannot be read.
+pub fn hosts_of_call(event: &Event<'_>, see: &mut dyn FnMut(&str) -> bool) -> Result<(), NoHost> {
+    let mut done = Ok(());
+    texts(&event.args, &mut |_, key, text| {
+        done = hosts(key, text, see);
+        done.is_ok()
+    });
+    done
+}
+
 /// Show the hosts that one argument leads to.
 fn hosts(key: &str, text: &str, see: &mut dyn FnMut(&str) -> bool) -> Result<(), NoHost> {
     let kind = last_word(key).to_ascii_lowercase();

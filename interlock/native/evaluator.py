@@ -1,0 +1,154 @@
+"""NativeEvaluator: the rules of a policy that have a plan run natively, the others in Python between them, in order.
+
+Both kinds of rule give opinions to the one fold of `engine.evaluate`. Where the native engine cannot represent a value
+of an event (bytes, sets, whole numbers beyond 64 bits, texts that are no Unicode, what nests too deep), the rules'
+Python functions judge it: they mean the same. Where it fails, the action is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.evaluate import Evaluator, Judge, Outcome, PythonEvaluator, asking, evaluate, judged
+from interlock.engine.event import PHASES, SensorEvent
+from interlock.engine.payload import FrozenDict, FrozenList, frozen_mapping, result_args
+from interlock.engine.policy.model import Policy
+from interlock.engine.refusals import NATIVE_PANIC, refusal
+from interlock.native.availability import availability
+from interlock.native.planner import Planned, Segment, planned
+
+__all__ = ["NativeEvaluator", "chosen_evaluator"]
+
+_ALLOW: Final = Decision.allow()
+_KEPT: Final = 64  # policies that stay compiled: the installed one, and those of principals
+_WRAPPED: Final = type(result_args(None))  # of the arguments of a result that was no mapping
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A policy with its native part. `alone` are the phases in which no rule runs in Python."""
+
+    policy: Policy
+    python: Judge
+    plan: Any
+    segments: tuple[Segment, ...]
+    size: int
+    alone: frozenset[str]
+
+
+class NativeEvaluator:
+    """Judges as the Python engine does, faster. Safe to share between threads."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        """Raises: ImportError, where the wheel is not there; see `availability`."""
+        self._native: Any = importlib.import_module("interlock_native")
+        self._kept: OrderedDict[int, _Compiled] = OrderedDict()
+
+    def evaluate(self, policy: Policy, event: SensorEvent) -> Outcome:
+        """Judge an event; see `engine.evaluate.Evaluator`. Raises: ValueError, for a phase that does not exist."""
+        if event.phase not in PHASES:
+            return evaluate(policy, event)
+        try:
+            compiled = self._kept.get(id(policy)) or self._compiled(policy)
+            if event.phase in compiled.alone and _opinions(compiled, event, 0, compiled.size) is None:
+                return Outcome(_ALLOW, event)
+            return _folded(compiled, event)
+        except _Failed as e:
+            shown = replace(event, args=frozen_mapping({}))
+            return Outcome(refusal(NATIVE_PANIC), shown, cause=e.error)
+
+    def _compiled(self, policy: Policy) -> _Compiled:
+        plan, native = self._built(policy)
+        left = [range(s.lo, s.hi) for s in plan.segments if not s.native]
+        python = {policy.rules[at].phase for positions in left for at in positions}
+        alone = frozenset(PHASES) - python
+        compiled = _Compiled(policy, asking(policy), native, plan.segments, len(policy.rules), alone)
+        self._kept[id(policy)] = compiled  # it holds the policy, so that its id stays its own
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return compiled
+
+    def _built(self, policy: Policy) -> tuple[Planned, Any]:
+        """The plan and its native form; rules that the native engine refuses stay with Python."""
+        plan = planned(policy)
+        try:
+            return plan, self._made(plan)
+        except self._native.BadPlan as e:
+            refused = {at: f"the native engine refuses it: {what}" for at, what in e.args[0]}
+        plan = planned(policy, refused)
+        return plan, self._made(plan)
+
+    def _made(self, plan: Planned) -> Any:
+        return self._native.Plan(plan.json, list(plan.decisions), FrozenDict, FrozenList, _WRAPPED)
+
+
+def chosen_evaluator() -> Evaluator:
+    """The native evaluator where its wheel is here, fits and is not turned off, else the Python one."""
+    return NativeEvaluator() if availability().installed else PythonEvaluator()
+
+
+class _Failed(Exception):
+    """The native engine failed; `error` is what it raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__()
+
+
+def _opinions(compiled: _Compiled, event: SensorEvent, lo: int, hi: int) -> Any:
+    """What the native rules from `lo` up to `hi` say; NotImplemented where Python has to judge. Raises: _Failed."""
+    try:
+        return compiled.plan.opinions(
+            lo,
+            hi,
+            hi == compiled.size,
+            event.action,
+            event.args,
+            event.phase == "result",
+            event.principal,
+            event.cwd,
+            event.origins,
+        )
+    except Exception as e:
+        raise _Failed(e) from e
+
+
+def _folded(compiled: _Compiled, event: SensorEvent) -> Outcome:
+    """The outcome where somebody objects, or where Python has to judge; over read-only arguments."""
+    policy = compiled.policy
+    try:
+        args = frozen_mapping(event.args)
+    except Exception:  # noqa: BLE001 - whatever the caller's own mapping raises; Python says it in the words for it
+        return evaluate(policy, event)
+    event = event if args is event.args else replace(event, args=args)
+    return judged(policy, event, lambda positions, seen: _judge(compiled, positions, seen))
+
+
+def _judge(compiled: _Compiled, positions: range, event: SensorEvent) -> Iterator[tuple[int, object]]:
+    """The opinions of the rules at some positions, native and Python, in order."""
+    for segment in compiled.segments:
+        lo, hi = max(segment.lo, positions.start), min(segment.hi, positions.stop)
+        if lo >= hi:
+            continue
+        said = _opinions(compiled, event, lo, hi) if segment.native else NotImplemented
+        if said is NotImplemented:
+            yield from compiled.python(range(lo, hi), event)
+        elif said is not None:
+            for at, opinion in said:
+                yield at, opinion if isinstance(opinion, Decision) else _decision(opinion, event)
+
+
+def _decision(said: tuple[int, str, str | None, str | None, Any], event: SensorEvent) -> Decision:
+    verdict, reason, policy_id, attributed_to, changes = said
+    if verdict != Verdict.MODIFY:
+        return Decision(Verdict(verdict), reason, policy_id, attributed_to)
+    if event.phase == "result":
+        return Decision.modify_result(changes, reason, policy_id, attributed_to)
+    return Decision.modify(changes, reason, policy_id, attributed_to)

@@ -1,0 +1,117 @@
+"""From a Policy to a plan: which rules run natively, as JSON for `interlock_native.Plan`, and why others do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.policy.limits import Limits, Oversize
+from interlock.engine.policy.model import Policy, Rule
+from interlock.native.availability import ABI_VERSION
+from interlock.native.conditions import Frame, Stays, native_condition, native_flow
+
+__all__ = ["Planned", "Segment", "planned"]
+
+_FORMAT: Final = "interlock-plan"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive rules of a policy that run in one place: the positions from `lo` up to `hi`."""
+
+    lo: int
+    hi: int
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """`json` is the plan; `decisions` has one entry a rule in it, None where its decision depends on the event.
+
+    `segments` cover the policy in order. `reasons` says of each position that stays with Python why.
+    """
+
+    json: bytes
+    decisions: tuple[Decision | None, ...]
+    segments: tuple[Segment, ...]
+    reasons: Mapping[int, str]
+
+
+def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned:
+    """The plan of a policy. `refused` are the positions that the native engine has refused, and its words for it."""
+    bodies: dict[int, dict[str, Any]] = {}
+    reasons = dict(refused or {})
+    for at, rule in enumerate(policy.rules):
+        if at in reasons:
+            continue
+        try:
+            bodies[at] = {"at": at, **_native(rule)}
+        except Stays as e:
+            reasons[at] = str(e)
+    doc = {"format": _FORMAT, "v": _VERSION, "abi": ABI_VERSION, "rules": list(bodies.values())}
+    return Planned(
+        json=json.dumps(doc, ensure_ascii=False, separators=(",", ":")).encode("utf-8"),
+        decisions=tuple(_fixed(body) for body in bodies.values()),
+        segments=tuple(_segments([at in bodies for at in range(len(policy.rules))])),
+        reasons=reasons,
+    )
+
+
+def _native(rule: Rule) -> dict[str, Any]:
+    """A rule in the native form, without its position. Raises: Stays."""
+    plan: Mapping[str, Any] | None = rule.plan
+    if plan is None:
+        raise Stays("it is code")
+    if "when" not in plan:
+        return {**_own(rule, plan), "when": None}
+    oversize = Oversize(**{rule.phase: plan["oversize"]})
+    verdict = oversize.verdict(rule.phase) or Verdict.BLOCK
+    frame = Frame(rule.phase, Limits(**plan["limits"]), oversize, plan["resolve"])
+    kept = ("id", "phase", "shadow", "verdict", "reason", "policy_id", "attributed_to", "mask")
+    return {
+        **{name: plan[name] for name in kept},
+        "when": native_condition(plan["when"], frame),
+        "flow": _first_flow(plan["when"]),
+        "oversize": verdict.name.lower(),
+    }
+
+
+def _first_flow(when: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The first flow at the top of a `when`: where a rule names no argument, its decision is about that."""
+    parts = when["all"] if isinstance(when.get("all"), list) else [when]
+    return next((native_flow(part["flow"]) for part in parts if "flow" in part), None)
+
+
+def _own(rule: Rule, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A rule of code that is nothing but a detector: `{"detector": NAME, "params": {...}, "escalate": false}`."""
+    return {
+        "id": rule.id,
+        "phase": rule.phase,
+        "shadow": rule.shadow,
+        "verdict": "detector-escalate" if plan.get("escalate") else "detector",
+        "reason": None,
+        "policy_id": None,
+        "attributed_to": None,
+        "mask": {"detector": plan["detector"], "params": plan["params"]},
+        "flow": None,
+        "oversize": "block",
+    }
+
+
+def _fixed(body: Mapping[str, Any]) -> Decision | None:
+    """The decision of a rule that always says the same."""
+    if body["mask"] is not None or (body["flow"] and body["attributed_to"] is None):
+        return None
+    return Decision(Verdict[body["verdict"].upper()], body["reason"], body["policy_id"], body["attributed_to"])
+
+
+def _segments(native: Sequence[bool]) -> Iterator[Segment]:
+    lo = 0
+    for hi in range(1, len(native) + 1):
+        if hi == len(native) or native[hi] is not native[lo]:
+            yield Segment(lo, hi, native[lo])
+            lo = hi
