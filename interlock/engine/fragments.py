@@ -1,7 +1,7 @@
 """The parts by which a text is known again: after encoding, and inside another text.
 
 A text has views: itself, and what it is once URL escapes, JSON and HTML escapes, hexadecimal digits (in either case,
-with or without separators) and base64 (standard and URL-safe, beginning anywhere) are undone, two layers deep. Each
+with or without separators) and base64 (standard and URL-safe, beginning anywhere) are undone, three layers deep. Each
 view has a normal form: NFKC, case folded, without white space, quotes, backslashes, characters that nobody sees and
 the scheme of a URL. The fragments of a text are
 - every STRIDE-th run of GRAM characters of a normal form, so that any WHOLE characters that go over are seen;
@@ -15,7 +15,7 @@ from __future__ import annotations
 import binascii
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Final
 from urllib.parse import unquote
@@ -27,7 +27,7 @@ GRAM: Final = 16
 STRIDE: Final = 8
 WHOLE: Final = GRAM + STRIDE - 1  # any so many characters of a text hold one of its grams
 LETTERS: Final = 16  # letters alone, with no digit or sign between, say something from here on
-LAYERS: Final = 2  # encodings inside encodings
+LAYERS: Final = 3  # encodings inside encodings
 VIEWED: Final = 16  # characters of views for each character of a text; an honest text needs less than 4
 _DISTINCT: Final = 5
 
@@ -45,9 +45,14 @@ _LONG_PART: Final = 4 * WHOLE  # a longer one is no field: white space inside is
 _OF_NUMBERS: Final = "0123456789:./+,-tze"
 _DATE: Final = re.compile(r"(?=.*(?:(?:19|20)\d\d[-/.]|\d\d:|:\d\d|\d\d[-/.]\d\d))[\d:./+,tz-]+\Z")
 _DECIMAL: Final = re.compile(r"[-+]?\d*[.,]\d+(?:e[-+]?\d+)?\Z")
-_ESCAPED: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_HEX: Final = re.compile(r"(?:(?:0?x)?[0-9A-Fa-f]{2}[:,-]?){12,}[0-9A-Fa-f]?")
-_HEX_PAIR: Final = re.compile(r"(?:0?x)?([0-9A-Fa-f]{2})[:,-]?")
+_ESCAPED: Final = re.compile(r"\\[uU]([0-9A-Fa-f]{4})|\\[xX]([0-9A-Fa-f]{2})")
+_ESCAPES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
+    ("%", lambda text: unquote(text, errors="replace")),
+    ("+", lambda text: unquote(text.replace("+", " "), errors="replace")),
+    ("&", unescape),
+)
+_HEX: Final = re.compile(r"(?:(?:0?[xX])?[0-9A-Fa-f]{2}[:,-]?){12,}[0-9A-Fa-f]?")
+_HEX_PAIR: Final = re.compile(r"(?:0?[xX])?([0-9A-Fa-f]{2})[:,-]?")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}")
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _TEXT: Final = re.compile(  # bytes that are UTF-8 without control characters
@@ -111,18 +116,24 @@ def _common(fragment: str) -> bool:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    """One layer undone, in each way that is possible."""
-    if "%" in text:
-        yield unquote(text, errors="replace")
-    if "+" in text:
-        yield unquote(text.replace("+", " "), errors="replace")
-    if "&" in text:
-        yield unescape(text)
+    """One layer undone, in each way that is possible; of escapes also with the white space inside them left out."""
+    squeezed = _squeezed(text)
+    for sign, undo in _ESCAPES:
+        if sign in text:
+            plain = undo(text)
+            yield plain
+            if len(squeezed) != len(text):
+                spaced = undo(squeezed)
+                if _squeezed(spaced) != _squeezed(plain):
+                    yield spaced
     if "\\" in text:
         yield _unescaped(text)
-    squeezed = (_LINE_ENDS.sub("", text) if "\\" in text else text).translate(_SQUEEZED)
     yield from _of_hex(squeezed)
     yield from _of_base64(squeezed)
+
+
+def _squeezed(text: str) -> str:
+    return (_LINE_ENDS.sub("", text) if "\\" in text else text).translate(_SQUEEZED)
 
 
 def _unescaped(text: str) -> str:
@@ -132,7 +143,7 @@ def _unescaped(text: str) -> str:
 
 def _of_hex(squeezed: str) -> Iterator[str]:
     for run in _HEX.findall(squeezed):
-        digits = run if run.isalnum() and "x" not in run else "".join(_HEX_PAIR.findall(run))
+        digits = run if run.isalnum() and "x" not in run.lower() else "".join(_HEX_PAIR.findall(run))
         for start in (0, 1):
             end = start + (len(digits) - start) // 2 * 2
             yield from _texts(bytes.fromhex(digits[start:end]))

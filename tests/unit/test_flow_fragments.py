@@ -99,6 +99,26 @@ def test_base64_is_read_wherever_it_begins(before: int, inserted: int, text: str
         assert _found(_recorded(text), "x" * inserted + encode(whole).decode() + "yz")
 
 
+_LAYERS = ("hex", "hex as escapes", "URL", "URL with plus signs", "base64", "base64 in lines", "JSON", "HTML")
+
+
+@pytest.mark.parametrize("outer", _LAYERS)
+@pytest.mark.parametrize("inner", _LAYERS)
+@settings(max_examples=4, derandomize=True, deadline=None)
+@given(text=st.one_of(PLAIN, WORLD))
+def test_encodings_inside_encodings_are_undone(outer: str, inner: str, text: str) -> None:
+    twice = ENCODINGS[outer](ENCODINGS[inner](text))
+    assert _found(_recorded(text), twice)
+    assert _found(_recorded(text), ENCODINGS["base64"](twice))  # three layers deep, and no deeper
+
+
+@pytest.mark.parametrize("name", ["URL", "URL, every byte", "HTML", "hex", "base64"])
+@settings(max_examples=10, derandomize=True, deadline=None)
+@given(text=st.one_of(PLAIN, WORLD))
+def test_white_space_inside_an_encoding_hides_nothing(name: str, text: str) -> None:
+    assert _found(_recorded(text), _spread(ENCODINGS[name](text)))
+
+
 @settings(max_examples=25, derandomize=True, deadline=None)
 @given(text=PLAIN)
 def test_base64_of_utf_16_is_read_where_the_letters_are_plain(text: str) -> None:
