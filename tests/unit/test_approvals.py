@@ -115,7 +115,7 @@ def test_a_call_without_an_encoding_is_not_approved_by_anybody() -> None:
 
 
 def test_names_that_no_text_file_could_hold_are_bound_all_the_same(tmp_path: Path) -> None:
-    odd = {
+    odd: dict[str, Any] = {
         "action": "a\ud800",
         "principal": "\udfff",
         "parent_principal": "\ud83d\ude00",
