@@ -195,6 +195,30 @@ def test_limits_are_the_documents_own_or_the_strictest_of_those_it_extends() -> 
     assert "oversize.call: is none of escalate, block, allow" in refused(data(oversize={"call": "record"}))
 
 
+def test_the_limits_of_a_document_stand_for_the_rules_that_it_extends_and_for_overlays() -> None:
+    def pattern(name: str) -> bytes:
+        return data({"id": name, "when": {"arg": "a", "regex": f"{name}+y"}, "verdict": "escalate", "reason": "no"})
+
+    settings_ = {"limits": {"argument": 10}, "oversize": {"call": "block"}}
+    policy = loaded(
+        data(extends=["mid"], overlays=["o"], **settings_), mid=data(extends=["low"]), low=pattern("x"), o=pattern("z")
+    )
+    said = [one.function(SensorEvent("t", {"a": "-" * 11})) for one in policy.rules]
+    assert [decision and (decision.verdict, decision.policy_id) for decision in said] == [
+        (Verdict.BLOCK, "interlock.limits")
+    ] * 2
+
+
+def test_a_rule_in_quarantine_makes_no_other_idle() -> None:
+    wide, narrow = (
+        rule("wide", "x"),
+        {**rule("narrow"), "when": {"all": [{"arg": "a", "contains": "x"}, {"action": "Bash"}]}},
+    )
+    assert "never decides anything" in refused(data(wide, narrow))
+    row = {"rule": "wide", "by": "alice", "reason": "noisy"}
+    assert ids(loaded(data(wide, narrow, quarantine=[row]))) == ["narrow"]
+
+
 def test_a_call_beyond_the_limits_gets_the_verdict_that_the_document_names() -> None:
     pattern = {"id": "r", "when": {"arg": "command", "regex": "x+y"}, "verdict": "block", "reason": "no"}
     event = SensorEvent("Bash", {"command": "x" * 200 + "z" * 200 + "xy"})

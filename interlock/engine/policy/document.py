@@ -30,7 +30,7 @@ from interlock.engine.policy.rule_document import (
 )
 from interlock.engine.policy.sense import idle_rules, literals_of
 from interlock.engine.policy.settings import SETTINGS, Settings, parse_settings
-from interlock.engine.policy.setup import Resolve, Setup
+from interlock.engine.policy.setup import Setup
 from interlock.engine.policy.source import plain_values
 from interlock.engine.policy.tools import demand_known_arguments
 
@@ -43,7 +43,10 @@ __all__ = [
     "Document",
     "Examples",
     "Mask",
+    "Opened",
     "RuleDoc",
+    "finish_document",
+    "open_document",
     "parse_document",
     "rule_docs",
     "semantic_digest",
@@ -68,11 +71,26 @@ class Document:
     settings: Settings = field(default_factory=Settings)
 
 
-def parse_document(data: bytes, *, where: str, resolve: Resolve | None = None) -> Document:
-    """Read a document's bytes; `where` names the file and, by its ending, the language. Raises: BadPolicy.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A document whose frame is read and whose rules are not yet: what it extends may say how they are to be read."""
 
-    `resolve` follows symbolic links for the conditions on paths; without it they judge a path by its text.
-    """
+    where: str
+    name: str
+    extends: tuple[str, ...]
+    settings: Settings
+    body: dict[str, object] = field(repr=False)
+
+
+def parse_document(data: bytes, *, where: str) -> Document:
+    """Read a document's bytes; `where` names the file and, by its ending, the language. Raises: BadPolicy."""
+    opened = open_document(data, where=where)
+    settings = opened.settings
+    return finish_document(opened, Setup(settings.limits or Limits(), settings.oversize or Oversize()))
+
+
+def open_document(data: bytes, *, where: str) -> Opened:
+    """Read all of a document but its rules. Raises: BadPolicy."""
     body = plain_values(data, where=where)
     if not isinstance(body, dict):
         raise BadPolicy("is not an object", where=where, fix=f'begin with "format": "{FORMAT}"')
@@ -84,16 +102,26 @@ def parse_document(data: bytes, *, where: str, resolve: Resolve | None = None) -
     settings = parse_settings(body, where)
     if "rules" not in body or not isinstance(body["rules"], list):
         raise BadPolicy("has no list of rules" if "rules" not in body else "is not a list", where=f"{where}: rules")
-    setup = Setup(settings.limits or Limits(), settings.oversize or Oversize(), resolve)
-    rules = parse_rules(body["rules"], where, setup)
-    _demand_live(rules, where)
+    return Opened(where, name, extends, settings, body)
+
+
+def finish_document(opened: Opened, setup: Setup) -> Document:
+    """Read the rules of a document as a setup says. Raises: BadPolicy."""
+    where, settings, given = opened.where, opened.settings, opened.body["rules"]
+    assert isinstance(given, list), "an opened document has a list of rules"
+    rules = parse_rules(given, where, setup)
+    _demand_live(rules, {row.rule for row in settings.quarantine}, where)
     for rule in rules:
         demand_known_arguments(rule.when, rule.phase, settings.tools, f"{where}: rule {rule.id}: when")
-    marks: dict[str, object] = {"name": name, "extends": extends, "rules": [semantic_digest(rule) for rule in rules]}
+    marks: dict[str, object] = {
+        "name": opened.name,
+        "extends": opened.extends,
+        "rules": [semantic_digest(rule) for rule in rules],
+    }
     return Document(
-        name=name,
-        description=description_of(body, where),
-        extends=extends,
+        name=opened.name,
+        description=description_of(opened.body, where),
+        extends=opened.extends,
         rules=rules,
         digest=digest("interlock/policy-document/v1", marks | settings_marks(settings)).hex(),
         settings=settings,
@@ -112,11 +140,12 @@ def settings_marks(settings: Settings) -> dict[str, object]:
     return {key: mark for key, mark in marks.items() if mark}
 
 
-def _demand_live(rules: tuple[RuleDoc, ...], where: str) -> None:
-    """Raises: BadPolicy, where an earlier rule makes a later one idle."""
+def _demand_live(rules: tuple[RuleDoc, ...], out_of_force: set[str], where: str) -> None:
+    """Raises: BadPolicy, where an earlier rule that is in force makes a later one idle."""
     found = idle_rules(
         literals_of(rule.id, plain(rule.when), rule.verdict, _mask_mark(rule), f"{rule.phase} {rule.shadow}")
         for rule in rules
+        if rule.id not in out_of_force
     )
     for idle, earlier in found:
         raise BadPolicy(

@@ -11,7 +11,6 @@ from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.conditions import COUNTED, compile_condition
-from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.model import Policy, Rule
 from interlock.engine.policy.problems import CannotJudge
 from interlock.engine.policy.setup import Resolve, Setup
@@ -44,14 +43,18 @@ class Explained:
 
 
 def explained(policy: Policy, event: SensorEvent, links: Resolve | None = None) -> Iterator[Explained]:
-    """Each rule's answer to an event, in order; later rules see what earlier ones rewrote."""
+    """Each rule's answer to an event, in order; later rules see what earlier ones rewrote.
+
+    Rules that count count the event; one with a call_id counts once, however often it is judged.
+    """
     current = event
     for at, rule in enumerate(policy.rules):
         if rule.phase != event.phase:
             yield Explained(rule, None, seen=False)
             continue
-        yield _explained(rule, current, Setup(policy.limits, policy.oversize, links))
-        decision = rule.function(current)
+        told = _explained(rule, current, Setup(policy.limits, policy.oversize, links))
+        yield told
+        decision = told.decision
         if decision is not None and decision.verdict is Verdict.MODIFY and not rule.shadow:
             current = evaluate(replace(policy, rules=policy.rules[: at + 1]), event).event
 
@@ -61,9 +64,6 @@ def _explained(rule: Rule, event: SensorEvent, setup: Setup) -> Explained:
     plan = rule.plan
     if plan is None or not isinstance(when := plan.get("when"), Mapping):
         return Explained(rule, decision, seen=True)
-    if isinstance(limits := plan.get("limits"), Mapping):  # those of the document that the rule is from
-        words = {rule.phase: str(plan["oversize"])} if "oversize" in plan else {}
-        setup = Setup(Limits(**limits), Oversize(**words), setup.resolve)
     tree = _tree(when, "when", rule, event, setup, decision)
     holds = tree.holds
     if holds and decision is None and plan.get("mask"):

@@ -96,7 +96,7 @@ def limit_of(name: str, phase: Phase, limits: Limits) -> int:
 
 
 def strictest(many: list[tuple[Limits, Oversize]]) -> tuple[Limits, Oversize]:
-    """The smallest of each limit, and the strictest answer to what is larger."""
+    """The smallest of each limit, and the strictest answer to what is larger; the defaults where there are none."""
     if not many:
         return Limits(), Oversize()
     names = [field.name for field in fields(Limits)]

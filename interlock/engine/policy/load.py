@@ -3,14 +3,16 @@
 `extends` comes first: a document's own rules run after those it extends, in the order it names them. A rule whose id
 an extended document already has takes that rule's place, unless that rule is locked: a locked rule stands. Two
 documents that are extended side by side may not define one id differently. Overlays come last and only add (see
-`overlay`). What a document says of limits and of what is larger stands; where it says nothing, the strictest of the
-documents that it extends. To prove calls harmless is never inherited. Every example of a file must hold.
+`overlay`). What a document says of limits and of what is larger stands for all its rules, those that it extends
+included; where it says nothing, the smallest limits and the strictest answers of what it extends do. To prove calls
+harmless is never inherited. Every example of a file must hold.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from interlock.base.canonical import digest
@@ -18,12 +20,19 @@ from interlock.base.clock import SystemClock
 from interlock.engine.policy.check import check_document
 from interlock.engine.policy.compiled import LIMITS_POLICY_ID, Counts, compile_rules
 from interlock.engine.policy.counting import CountStore
-from interlock.engine.policy.document import Document, parse_document, semantic_digest, settings_marks
-from interlock.engine.policy.limits import strictest
+from interlock.engine.policy.document import (
+    Document,
+    Opened,
+    finish_document,
+    open_document,
+    semantic_digest,
+    settings_marks,
+)
+from interlock.engine.policy.limits import Limits, Oversize, strictest
 from interlock.engine.policy.model import Policy, Quarantined, Rule, Source
 from interlock.engine.policy.overlay import demand_monotone
 from interlock.engine.policy.problems import BadPolicy
-from interlock.engine.policy.setup import Resolve
+from interlock.engine.policy.setup import Resolve, Setup
 
 __all__ = ["LIMITS_POLICY_ID", "MAX_CHAIN", "MAX_TOGETHER", "Resolver", "compile_rules", "load_policy"]
 
@@ -53,64 +62,96 @@ def load_policy(
 
     Raises: BadPolicy.
     """
-    loading = _Loading(resolve, trusted, links, counts or CountStore(SystemClock().now_us), examples)
-    return loading.load(data, where, source, (where,))
+    top = _Opening(resolve).opened(data, where, source, (where,))
+    limits, oversize = _sizes(top)
+    setup = Setup(limits, oversize, links)
+    return _Making(resolve, trusted, setup, counts or CountStore(SystemClock().now_us), examples).made(top)
 
 
-class _Loading:
-    """One load: each name in `extends` is resolved once, so that what two documents share is the same."""
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """An opened document with what it extends."""
 
-    def __init__(
-        self,
-        resolve: Resolver,
-        trusted: Callable[[str], bool],
-        links: Resolve | None,
-        counts: Counts,
-        examples: bool,
-    ) -> None:
+    opened: Opened
+    source: Source
+    bases: tuple[_Tree | Policy, ...]
+
+
+def _sizes(tree: _Tree | Policy) -> tuple[Limits, Oversize]:
+    if isinstance(tree, Policy):
+        return tree.limits, tree.oversize
+    limits, oversize = strictest([_sizes(base) for base in tree.bases])
+    return tree.opened.settings.limits or limits, tree.opened.settings.oversize or oversize
+
+
+class _Opening:
+    """Opens a document and all that it extends; each name is resolved once, so that what two share is the same."""
+
+    def __init__(self, resolve: Resolver) -> None:
         self._resolve = resolve
-        self._trusted = trusted
-        self._links = links
-        self._counts = counts
-        self._examples = examples
-        self._loaded: dict[str, Policy] = {}
+        self._known: dict[str, _Tree | Policy] = {}
 
-    def load(self, data: bytes, where: str, source: Source, chain: tuple[str, ...]) -> Policy:
-        document = parse_document(data, where=where, resolve=self._links)
-        if self._examples and source.kind != "builtin":  # the tests hold the examples of what ships
-            _demand_examples(document, where)
-        bases = [self._extended(name, where, source, chain) for name in document.extends]
-        own = compile_rules(document.rules, source, self._counts)
-        rules = _with_own(_joined(bases, document.extends, where), own, where)
-        overlays = [self._overlay(name, where, rules) for name in document.settings.overlays]
-        if len(rules) > MAX_TOGETHER:
-            raise BadPolicy(f"has more than {MAX_TOGETHER} rules with those it extends", where=where)
-        quarantined = _without(rules, document.settings.quarantine, where)
-        limits, oversize = strictest([(base.limits, base.oversize) for base in bases])
-        return Policy(
-            rules=tuple(rules.values()),
-            digest=_digest(document, bases, overlays),
-            limits=document.settings.limits or limits,
-            oversize=document.settings.oversize or oversize,
-            prove_harmless=document.settings.prove_harmless,
-            quarantined=tuple(dict.fromkeys([*quarantined, *(row for base in bases for row in base.quarantined)])),
-        )
+    def opened(self, data: bytes, where: str, source: Source, chain: tuple[str, ...]) -> _Tree:
+        document = open_document(data, where=where)
+        return _Tree(document, source, tuple(self._base(name, where, source, chain) for name in document.extends))
 
-    def _extended(self, name: str, where: str, source: Source, chain: tuple[str, ...]) -> Policy:
+    def _base(self, name: str, where: str, source: Source, chain: tuple[str, ...]) -> _Tree | Policy:
         at = f"{where}: extends"
         if name in chain:
             raise BadPolicy(f"goes round in a circle ({' -> '.join([*chain, name])})", where=at, fix="remove one link")
         if len(chain) >= MAX_CHAIN:
             raise BadPolicy(f"is a chain of more than {MAX_CHAIN} documents", where=at)
-        if name not in self._loaded:
+        if name not in self._known:
             found = self._resolve(name)
             if isinstance(found, Policy):
-                self._loaded[name] = found
+                self._known[name] = found
             else:
                 kind = "builtin" if name.startswith("builtin:") else source.kind
                 base = Source(kind, name.removeprefix("builtin:"))
-                self._loaded[name] = self.load(found, name, base, (*chain, name))
-        return self._loaded[name]
+                self._known[name] = self.opened(found, name, base, (*chain, name))
+        return self._known[name]
+
+
+class _Making:
+    """Makes the policies of opened documents, all with one setup."""
+
+    def __init__(
+        self, resolve: Resolver, trusted: Callable[[str], bool], setup: Setup, counts: Counts, examples: bool
+    ) -> None:
+        self._resolve = resolve
+        self._trusted = trusted
+        self._setup = setup
+        self._counts = counts
+        self._examples = examples
+        self._made: dict[str, Policy] = {}
+
+    def made(self, tree: _Tree | Policy) -> Policy:
+        if isinstance(tree, Policy):
+            return tree
+        where = tree.opened.where
+        if where not in self._made:
+            self._made[where] = self._policy(tree, where)
+        return self._made[where]
+
+    def _policy(self, tree: _Tree, where: str) -> Policy:
+        bases = [self.made(base) for base in tree.bases]
+        document = finish_document(tree.opened, self._setup)
+        if self._examples and tree.source.kind != "builtin":  # the tests hold the examples of what ships
+            _demand_examples(document, where)
+        own = compile_rules(document.rules, tree.source, self._counts)
+        rules = _with_own(_joined(bases, document.extends, where), own, where)
+        overlays = [self._overlay(name, where, rules) for name in document.settings.overlays]
+        if len(rules) > MAX_TOGETHER:
+            raise BadPolicy(f"has more than {MAX_TOGETHER} rules with those it extends", where=where)
+        quarantined = _without(rules, document.settings.quarantine, where)
+        return Policy(
+            rules=tuple(rules.values()),
+            digest=_digest(document, bases, overlays),
+            limits=self._setup.limits,
+            oversize=self._setup.oversize,
+            prove_harmless=document.settings.prove_harmless,
+            quarantined=tuple(dict.fromkeys([*quarantined, *(row for base in bases for row in base.quarantined)])),
+        )
 
     def _overlay(self, name: str, where: str, rules: dict[str, Rule]) -> str:
         """Add an overlay's rules after all others; returns its digest. Raises: BadPolicy."""
@@ -123,7 +164,7 @@ class _Loading:
                 where=name,
                 fix=f"read it, then: interlock policy trust {name}",
             )
-        overlay = parse_document(data, where=name, resolve=self._links)
+        overlay = finish_document(open_document(data, where=name), self._setup)
         demand_monotone(overlay, name)
         _demand_examples(overlay, name)
         for rule in compile_rules(overlay.rules, Source("overlay", name), self._counts):
