@@ -26,8 +26,8 @@ _TOKEN: Final = re.compile(
 _RUNS: Final = frozenset({
     "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run", "check_call",
     "check_output", "Popen", "spawn", "spawnSync", "execFile", "execFileSync", "execv", "execvp", "execve", "execl",
-    "execlp", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2", "capture3", "popen2",
-    "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa", "qx",
+    "execlp", "Command", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2", "capture3",
+    "popen2", "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa", "qx",
 })  # fmt: skip
 _DELETES: Final = {
     "rmtree": True, "rm_rf": True, "rm_r": True, "rmSync": True, "remove_tree": True, "rimraf": True,
@@ -156,7 +156,9 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
     if last in _RUNS:
         bracketed = any(t.text == "[" for t in tokens[k + 1 : k + 4])
         several = len(strings) > 1 and (
-            bracketed or last.startswith(("spawn", "execFile", "execl", "execv")) or last == "system"
+            bracketed
+            or last.startswith(("spawn", "execFile", "execl", "execv"))
+            or last in ("system", "exec", "Command")
         )
         yield Act("argv", tuple(strings)) if several else Act("code", (strings[0],))
     elif last in _DELETES:

@@ -38,6 +38,7 @@ An **effect** is an object:
     `sweep` (kind delete): a directory that loses what is not elsewhere. `move` (kind delete): a path that is taken
     from its place. `link` (kind write): a path that gets a second name.
     `mode` (kind write): a path whose mode or owner changes; the mode is the first operand.
+    `run` (kind exec): a text that a shell runs. `spawn` (kind exec): a program and its arguments that are run.
     `secret` (kind read): credentials are printed; `target` says whose.
     `fetch` (kind net): a URL that is asked. `send` (kind net): `of` are data that go to the URLs selected by `to`; a
     value `@file` (or any value of an option in `files`, which may name `operands`) is a file that is sent.
@@ -95,8 +96,10 @@ ACTS: Final[Mapping[str, str]] = {
     "mode": "write",
     "move": "delete",
     "read": "read",
+    "run": "exec",
     "secret": "read",
     "send": "net",
+    "spawn": "exec",
     "sweep": "delete",
     "write": "write",
 }

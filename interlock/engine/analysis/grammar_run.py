@@ -148,6 +148,8 @@ def _told(walk: Walk, call: Call, effect: Effect, opts: Options) -> Iterable[Fin
         return fetched([a for _, a in given])
     if effect.act == "secret":
         return _secret(walk, effect)
+    if effect.kind == "exec":
+        return _run(walk, call, effect, [a for _, a in given])
     return _paths(walk, call, effect, opts, [a for _, a in given if a.text not in ("", "-")])
 
 
@@ -175,6 +177,18 @@ def _counts(effect: Effect, scope: str, path: str) -> bool:
 def _secret(walk: Walk, effect: Effect) -> Iterator[Finding]:
     walk.secrets += 1
     yield Finding("secret.read", effect.target, "cloud")
+
+
+def _run(walk: Walk, call: Call, effect: Effect, given: list[Arg]) -> tuple[Finding, ...]:
+    """Text that a shell would run, or a command of its own; what it would do is told by the walk itself."""
+    if effect.act == "run":
+        for arg in given:
+            walk.code(arg, call.program)
+    else:
+        argv = given[1:] if given and given[0].text == "--" else given
+        if argv:
+            walk.execute(argv, call.stdin, functions=False)
+    return ()
 
 
 def _switched(switch: bool | tuple[str, ...], opts: Options) -> bool:

@@ -199,6 +199,8 @@ def _awk(walk: Walk, call: Call) -> Arg | None:
         code = next(g for g in (m.group(1), m.group(3), m.group(4)) if g is not None)
         code = re.sub(r"\\(.)", r"\1", code)
         walk.code(Arg(code if m.group(1) is None or m.group(2) else code + UNKNOWN), "awk")
+    for m in re.finditer(r'print\s*\(?\s*"((?:[^"\\]|\\.)*)"\s*\)?\s*\|\s*"(?:/bin/)?(?:ba|da|z|k)?sh"', program):
+        walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(1))), "awk")
     for m in re.finditer(r'print[^;\n]*?>>?\s*"([^"]+)"', program):
         walk.written(Arg(m.group(1)), "awk")
     return None
@@ -332,6 +334,9 @@ def _git(walk: Walk, call: Call) -> Arg | None:
         if m:
             following = _after_alias(args, m.group(1)) if m.group(1) else ()
             _git_command(walk, " ".join([m.group(2), *(a.text for a in following)]), bool(m.group(1)))
+    for arg in args:
+        if arg.text.startswith("ext::"):
+            walk.code(arg._replace(text=arg.text[5:]), "git")
     texts = [a.text for a in args]
     for words in (["submodule", "foreach"], ["bisect", "run"], ["rebase", "--exec"], ["rebase", "-x"]):
         if words[0] in texts and words[1] in texts:
@@ -408,6 +413,8 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])\s*(?:spawn|exec)\s+([^\n;}]+)")),
     **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
     "ansible": _ansible,
+    "ed": _lines_of_code(r"(?:^|\n)\s*!([^\n]+)"),
+    "emacs": _lines_of_code(r'\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)"'),
     "gdb": _lines_of_code(r"^\s*(?:shell|!)\s*(.+)"),
     "git": _git,
     "gmake": _lines_of_code(r"\n\t[@-]*([^\n]+)"),
@@ -417,6 +424,7 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     "invoke-expression": _iex,
     "gsed": _sed,
     "gtar": _tar,
+    "less": _lines_of_code(r"^\+!(.+)"),
     "man": _man,
     "osascript": _osascript,
     "rsync": _rsync,

@@ -26,7 +26,7 @@ class Options(NamedTuple):
         """Whether one of `names` was given; GNU programs and git accept a long option cut short (`--forc`)."""
         if any(name in self.flags for name in names):
             return True
-        short = [f for f in self.flags if len(f) > 5 and f[:2] == "--"]
+        short = [f for f in self.flags if len(f) >= 5 and f[:2] == "--"]
         return any(name.startswith(f) for f in short for name in names)
 
 

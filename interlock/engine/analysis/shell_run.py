@@ -314,7 +314,7 @@ class Walk(Findings):
             self.depth -= 1
 
     def _execute(self, argv: list[Arg], stdin: Arg | None, functions: bool) -> Arg:
-        path = argv[0].text
+        path = argv[0].text.removeprefix("=")  # zsh: `=rm` is the path of rm
         if UNKNOWN in path:
             path = self._guessed(argv)
             if not path:

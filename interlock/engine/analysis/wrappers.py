@@ -172,6 +172,8 @@ def _wrapped(walk: Walk, call: Call) -> Arg | None:
     if len(rest) > 1 and rest[0].text in spec.code:
         return walk.code(rest[1], call.program, call.stdin)
     _own_finding(walk, call, spec, opts, rest)
+    if not rest and call.stdin is not None and opts.has(*spec.shells):
+        return walk.code(call.stdin, call.program)
     if not rest or spec.words == ("",):
         return None
     if spec.joined:
@@ -216,6 +218,8 @@ def _xargs(walk: Walk, call: Call) -> Arg | None:
     items = _items(call.stdin, opts.values.get("-d") or opts.values.get("--delimiter"))
     holder = opts.values.get("-I") or opts.values.get("-J") or opts.values.get("--replace")
     mark = (holder.text or "{}") if holder is not None else "{}" if opts.has("-i", "--replace") else ""
+    if mark and not opts.has("-d", "--delimiter", "-0", "--null"):  # each line is one item
+        items = _items(call.stdin, Arg("\n"))
     return walk.execute(_filled(command, items, mark), UNKNOWN_ARG, functions=False)
 
 
