@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock._policies import live_policy
 from interlock.base.errors import InterlockError
-from interlock.engine.policy.trust import TrustedOverlays, content_digest
+from interlock.base.settings import state_dir
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.trust import TRUST_FILE, TrustedOverlays, content_digest
 from interlock.node.cli import policy as command
 from tests.unit.approval_world import at_terminal
 
@@ -55,9 +58,12 @@ def test_explain_says_what_decided_each_rule_that_fires_and_what_would_stop_it(
 ) -> None:
     assert run("explain", team, json.dumps(RM)) == 0
     out = capsys.readouterr().out
-    assert out.startswith("block by root  no root\n")
+    first, second, *_ = out.splitlines()
+    assert first == "block by root  no root"
+    assert second.startswith("the call would: ")
+    assert "fs.delete.root / (root)" in second
     assert '  when: {"intent": "fs.delete.root"}  holds\n' in out
-    assert '  for it not to fire: {"intent": "fs.delete.root"} would have to not hold\n' in out
+    assert '  for it not to fire: {"intent": "fs.delete.root"} must not hold\n' in out
     assert "\nnot  block (shadow)  [" in out
     assert "arg  does not fire" not in out
     assert out.endswith("2 of 3 rules fire; --all shows the others too\n")
@@ -77,9 +83,7 @@ def test_explain_says_what_a_rule_that_does_not_fire_would_need(team: str, capsy
             "problem": "",
         }
     ]
-    assert negated["change"] == (
-        '{"action": "Read"} would have to hold or {"principal": "ci-*"} would have to not hold'
-    )
+    assert negated["change"] == ('{"action": "Read"} must hold or {"principal": "ci-*"} must not hold')
 
 
 def test_explain_names_the_place_of_each_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +107,7 @@ def test_explain_follows_the_rewrites_of_earlier_rules(tmp_path: Path, capsys: p
     assert [row["verdict"] for row in made["rules"]] == ["modify", None]
     assert run("explain", path, json.dumps({"action": "http_post"}), "--json") == 0
     made = json.loads(capsys.readouterr().out)
-    assert made["rules"][0]["change"] == "the mask would have to find something"
+    assert made["rules"][0]["change"] == "the mask must find something"
 
 
 def test_explain_reads_an_event_from_a_file_and_refuses_what_is_none(team: str, tmp_path: Path) -> None:
@@ -194,6 +198,48 @@ def test_show_prints_sources_locks_quarantine_and_settings(tmp_path: Path, capsy
         ["limit", "command:", "9"],
         ["harmless:", "prove"],
     ]
+
+
+def test_a_file_is_followed_with_its_overlays_and_their_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    store = TrustedOverlays(state_dir() / TRUST_FILE)
+    overlay = tmp_path / "more.json"
+    write(overlay, rule("added", {"action": "X"}))
+    store.add(content_digest(overlay.read_bytes()), str(overlay), 0)
+    live = live_policy(write(tmp_path / "team.json", rule("own", {"action": "Y"}), overlays=["more.json"]))
+    assert [r.id for r in live.current.rules] == ["own", "added"]
+    write(overlay, rule("changed", {"action": "X"}))
+    live.refresh(wait=True)
+    assert "nobody has trusted" in str(live.trouble)
+    assert [r.id for r in live.current.rules] == ["own", "added"]
+    store.add(content_digest(overlay.read_bytes()), str(overlay), 1)
+    live.refresh(wait=True)
+    assert live.trouble is None
+    assert [r.id for r in live.current.rules] == ["own", "changed"]
+
+
+def test_counts_outlive_a_reload_of_a_rule_that_means_the_same(tmp_path: Path) -> None:
+    counted = rule("often", {"count": {"above": 1}})
+    path = tmp_path / "team.json"
+    live = live_policy(write(path, counted))
+    event = SensorEvent("Bash", {})
+    assert live.current.rules[0].function(event) is None
+    write(path, counted, rule("more", {"action": "Y"}))
+    live.refresh(wait=True)
+    assert live.epoch == 2
+    assert live.current.rules[0].function(event) is not None
+
+
+def test_a_path_rule_of_a_file_follows_symbolic_links(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "secrets")
+    real = str((tmp_path / "secrets").resolve())
+    live = live_policy(write(tmp_path / "team.json", rule("p", {"path": {"access": "read", "under": real}})))
+    event = SensorEvent("Read", {"file_path": "link/key.pem"}, cwd=str(tmp_path))
+    assert live.current.rules[0].function(event) is not None
+    assert (
+        live.current.rules[0].function(SensorEvent("Read", {"file_path": "other/key.pem"}, cwd=str(tmp_path))) is None
+    )
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from interlock.engine.decision import Verdict
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy import matching, rule_document, source
+from interlock.engine.policy.conditions import KINDS
 from interlock.engine.policy.document import (
     BadPolicy,
     Document,
@@ -22,6 +23,7 @@ from interlock.engine.policy.document import (
     rule_docs,
     semantic_digest,
 )
+from interlock.engine.policy.settings import SETTINGS
 
 WHEN = {"arg": "command", "contains": "rm"}
 
@@ -380,7 +382,13 @@ _json = st.recursive(
     max_leaves=8,
 )
 # conditions that are nearly right, so that what lies behind the first check is reached
-_tests = _words | st.dictionaries(st.sampled_from([*matching.OPERATORS, "flags"]), _json, max_size=3)
+_tests = _words | st.dictionaries(st.sampled_from([*matching.OPERATORS, *matching.BESIDE]), _json, max_size=3)
+_beside = st.dictionaries(
+    st.sampled_from(["kind", "scope", "undoable", "class", "access", "under", "symlinks", "source", "sink", "above"])
+    | st.sampled_from(["seconds", "per", *matching.OPERATORS]),
+    _json | _tests,
+    max_size=3,
+)
 _fields = st.dictionaries(st.sampled_from(["name", "effect", "scope", "reversible", "efect"]), _tests, max_size=2)
 _conditions = st.recursive(
     st.one_of(
@@ -391,6 +399,7 @@ _conditions = st.recursive(
         st.fixed_dictionaries(
             {"detector": st.sampled_from(["secrets", "network_egress", "indicator"]), "params": _json}
         ),
+        st.dictionaries(st.sampled_from(KINDS), _beside | _tests, max_size=1),
         _json,
     ),
     lambda inner: (
@@ -399,18 +408,22 @@ _conditions = st.recursive(
     ),
     max_leaves=4,
 )
+_limits = st.dictionaries(st.sampled_from(["command", "call", "result", "properties", "x"]), _json, max_size=3)
 _rule_fields = st.dictionaries(st.sampled_from(rule_document.RULE_FIELDS), _json, max_size=6)
 
 
 @settings(max_examples=300, deadline=None)
-@given(_json, _conditions, _rule_fields)
-def test_any_json_is_a_document_or_a_bad_policy(whole: object, when: object, fields: dict[str, object]) -> None:
+@given(_json, _conditions, _rule_fields, st.dictionaries(st.sampled_from(SETTINGS), _json | _limits, max_size=3))
+def test_any_json_is_a_document_or_a_bad_policy(
+    whole: object, when: object, fields: dict[str, object], said: dict[str, object]
+) -> None:
     for value in (
         whole,
         body(whole),
         body(rule(when=when)),
         body(rule(**fields)),
         body(rule(mask=whole, verdict="modify")),
+        body(rule(), **said),
     ):
         document_or_bad_policy(json.dumps(value).encode(), "p.json")
         document_or_bad_policy(json.dumps(value).encode(), "p.yaml")

@@ -68,7 +68,7 @@ def _explained(rule: Rule, event: SensorEvent, setup: Setup) -> Explained:
     holds = tree.holds
     if holds and decision is None and plan.get("mask"):
         found = Part("mask", "the mask finds something", False)
-        return Explained(rule, decision, True, (found,), "the mask would have to find something")
+        return Explained(rule, decision, True, (found,), "the mask must find something")
     wanted = not holds
     return Explained(rule, decision, True, tuple(_decided(tree)), _needed(tree, wanted))
 
@@ -132,7 +132,7 @@ def _decided(node: _Node) -> Iterator[Part]:
 def _needed(node: _Node, wanted: bool) -> str:
     """What would have to change for the condition to hold, or not to hold."""
     if not node.kind:
-        return f"{node.part.text} would have to {'hold' if wanted else 'not hold'}"
+        return f"{node.part.text} must {'hold' if wanted else 'not hold'}"
     if node.kind == "not":
         return _needed(node.below[0], not wanted)
     together = (node.kind == "all") == wanted

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from interlock.base.canonical import NotCanonical, parse_json
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, one_line
+from interlock.engine.analysis.intents import intents
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.builtins import follow_links, read_policy_file
@@ -30,6 +31,7 @@ def explain(args: argparse.Namespace, policy: Policy) -> int:
     event = replace(_event(args.event), call_id="explained")  # judged more than once, and counted once
     outcome = evaluate(policy, event)
     reasons = planned(policy).reasons
+    does = [f"{i.name} {one_line(i.target, 80)} ({i.scope})" for i in intents(event)]
     partly = oversized(event, policy.limits)
     rows = list(enumerate(explained(policy, event, follow_links)))
     if args.json:
@@ -37,6 +39,7 @@ def explain(args: argparse.Namespace, policy: Policy) -> int:
             "verdict": outcome.decision.verdict.name.lower(),
             "decided_by": outcome.decider.id if outcome.decider is not None else None,
             "reason": outcome.decision.reason,
+            "does": does,
             "beyond_limits": list(partly),
             "rules": [_object(row, reasons.get(at)) for at, row in rows],
         }
@@ -44,6 +47,8 @@ def explain(args: argparse.Namespace, policy: Policy) -> int:
         return EXIT_OK
     decided = f" by {outcome.decider.id}" if outcome.decider is not None else ""
     print(f"{outcome.decision.verdict.name.lower()}{decided}  {outcome.decision.reason}".rstrip())
+    if does:
+        print(f"the call would: {', '.join(does)}")
     for name in partly:
         print(f"argument {name} is beyond the limits of this policy")
     fired = 0
