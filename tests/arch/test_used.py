@@ -13,16 +13,17 @@ from tests.arch.source import Module, modules
 ONLY_FROM_OUTSIDE = {
     "interlock.base.clock.ManualClock": "for tests and simulations",
     "interlock.commons.ceremony.draft_next": "root rotation has no command yet",
-    "interlock.engine.posture.require": "for programs that demand a guard of full strength",
     "interlock.engine.sinks.InMemorySink": "for programs that hand receipts on themselves",
     "interlock.transparency.merkle.root_of": "the plain definition that other ways to a root are held against",
 }
-# modules whose functions are found by name: the face of ready rules, an agent's codec, commands
+# modules whose functions are found by name: the faces of ready rules and of the posture, an agent's codec, commands
 BY_NAME = (
     "interlock.detectors",
     "interlock.interceptors.hooks.claude_code",
     "interlock.node.cli.mesh_",
+    "interlock.node.cli.receipts_proof",
     "interlock.node.demo.run",
+    "interlock.posture",
 )
 
 
