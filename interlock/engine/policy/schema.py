@@ -45,6 +45,14 @@ _TEXT: Final[_Schema] = {"type": "string"}
 _LINE: Final[_Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_LINE}
 _NAME: Final[_Schema] = {"type": "string", "pattern": f"^{NAME}$"}
 _FLAG: Final[_Schema] = {"type": "boolean"}
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    dict: "object",
+    float: "number",
+    int: "integer",
+    list: "array",
+    str: "string",
+}
 _OPERATORS: Final[Mapping[str, _Schema]] = {
     "equals": {},
     "in": {"type": "array", "minItems": 1, "maxItems": MAX_CHOICES},
@@ -98,7 +106,7 @@ def _settings() -> dict[str, _Schema]:
 
 def _rule() -> _Schema:
     events = {"type": "array", "maxItems": MAX_EXAMPLES, "items": {"$ref": "#/$defs/event"}}
-    mask = {"detector": {"enum": sorted(n for n, spec in REGISTRY.items() if spec.redacts)}, "params": _anything()}
+    masks = [_detector(name) for name, spec in sorted(REGISTRY.items()) if spec.redacts]
     fields: Mapping[str, _Schema] = {
         "id": _NAME,
         "phase": {"enum": list(PHASES)},
@@ -110,12 +118,24 @@ def _rule() -> _Schema:
         "locked": _FLAG,
         "shadow": _FLAG,
         "description": _TEXT,
-        "mask": _object(_taken(MASK_FIELDS, mask), "detector"),
+        "mask": {"anyOf": masks},
         "examples": _object(dict.fromkeys(EXAMPLE_KINDS, events)),
     }
     made = _object(_taken(RULE_FIELDS, fields), "id", "when", "verdict", "reason")
     modifies = {"properties": {"verdict": {"const": "modify"}}, "required": ["verdict"]}
     return {**made, "if": modifies, "then": {"required": ["mask"]}, "else": {"not": {"required": ["mask"]}}}
+
+
+def _detector(name: str) -> _Schema:
+    """A detector by its name, with its own parameters."""
+    params = _object({key: _of_type(types) for key, types in REGISTRY[name].params.items()})
+    return _object(_taken(MASK_FIELDS, {"detector": {"const": name}, "params": params}), "detector")
+
+
+def _of_type(types: type | tuple[type, ...]) -> _Schema:
+    """The JSON values that pass for a parameter's Python types."""
+    given = types if isinstance(types, tuple) else (types,)
+    return {"type": sorted({word for one, word in _JSON_TYPES.items() if one in given})}
 
 
 def _event() -> _Schema:
@@ -150,7 +170,7 @@ def _conditions() -> dict[str, _Schema]:
         "phase": _object({"phase": {"enum": list(PHASES)}}, "phase"),
         "principal": _object({"principal": test}, "principal"),
         "arg": {**argument, "anyOf": [{"required": [key]} for key in OPERATORS]},
-        "detector": _object({"detector": {"enum": sorted(REGISTRY)}, "params": _anything()}, "detector"),
+        "detector": {"anyOf": [_detector(name) for name in sorted(REGISTRY)]},
         "intent": _object({"intent": {"anyOf": [_intent_names(), _tests(INTENT_FIELDS)]}}, "intent"),
         "effects": _object({"effects": _tests(EFFECT_FIELDS)}, "effects"),
         "host": _object({"host": _host(operators)}, "host"),
