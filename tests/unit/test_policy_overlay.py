@@ -16,7 +16,7 @@ from interlock.engine.decision import Verdict
 from interlock.engine.detectors.spec import DetectorSpec
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import Origin, SensorEvent
-from interlock.engine.policy import conditions, rule_document
+from interlock.engine.policy import conditions, counting, rule_document
 from interlock.engine.policy.limits import Limits, Oversize, oversized, weaker_settings
 from interlock.engine.policy.load import load_policy
 from interlock.engine.policy.model import Policy, Quarantined, Source
@@ -100,6 +100,21 @@ def test_an_overlay_masks_what_a_detector_finds_and_writes_nothing_of_its_own() 
 
     assert ids(loaded(data(overlays=["more"]), more=masking(emails=True))) == ["m"]
     assert "wrong type" in refused(data(overlays=["more"]), more=masking(emails="me@evil.example"))
+
+
+def test_an_overlay_that_counts_pushes_out_no_count_of_the_policy_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MAX_KEYS", 2)
+
+    def counted(name: str, word: str, per: str) -> dict[str, object]:
+        when = {"all": [{"arg": "a", "contains": word}, {"count": {"above": 1, "per": per}}]}
+        return {"id": name, "when": when, "verdict": "block", "reason": "too often"}
+
+    base, more = counted("base", "x", "all"), counted("more", "y", "span")
+    policy = loaded(data(base, overlays=["more"]), more=data(more))
+    assert evaluate(policy, SensorEvent("t", {"a": "x"})).decision.verdict is Verdict.ALLOW
+    for span in "abcdef":
+        evaluate(policy, SensorEvent("t", {"a": "y"}, span_id=span))
+    assert evaluate(policy, SensorEvent("t", {"a": "x"})).decision.verdict is Verdict.BLOCK
 
 
 def test_a_mask_with_a_text_of_its_authors_is_refused_in_overlays_and_packs(monkeypatch: pytest.MonkeyPatch) -> None:

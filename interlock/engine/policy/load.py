@@ -167,7 +167,8 @@ class _Making:
         overlay = finish_document(open_document(data, where=name), self._setup)
         demand_monotone(overlay, name)
         _demand_examples(overlay, name)
-        for rule in compile_rules(overlay.rules, Source("overlay", name), self._counts):
+        # Counts of its own: in the operator's store, an overlay's could push out those that other rules rely on.
+        for rule in compile_rules(overlay.rules, Source("overlay", name)):
             if rule.id in rules:
                 raise BadPolicy(
                     f"redefines a rule of {rules[rule.id].source.name}",
