@@ -14,7 +14,7 @@ from interlock.engine.policy.counting import Counter, CountStore
 from interlock.engine.policy.limits import Limits
 from interlock.engine.policy.model import Rule, RuleFunction, Source
 from interlock.engine.policy.problems import CannotJudge, Oversized
-from interlock.engine.policy.rule_document import RuleDoc, plain, semantic_digest
+from interlock.engine.policy.rule_document import RuleDoc, semantic_digest
 
 __all__ = ["LIMITS_POLICY_ID", "Counts", "Reached", "compile_rules"]
 
@@ -58,12 +58,12 @@ def _plan(doc: RuleDoc) -> dict[str, object]:
     return {
         "id": doc.id,
         "phase": doc.phase,
-        "when": plain(doc.when),
+        "when": doc.when,
         "verdict": doc.verdict.name.lower(),
         "reason": doc.reason,
         "policy_id": doc.policy_id,
         "attributed_to": doc.attributed_to,
-        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": plain(doc.mask.params)},
+        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": doc.mask.params},
         "shadow": doc.shadow,
         "limits": _limits(doc.setup.limits),
         "oversize": getattr(doc.setup.oversize, doc.phase),
@@ -79,7 +79,7 @@ def _limits(limits: Limits) -> dict[str, int]:
 def _counted(doc: RuleDoc, counts: Counts) -> Callable[[SensorEvent], bool]:
     """Whether an event that all other parts hold of is one too many; every counter counts it."""
     if not doc.counters:
-        return lambda event: True
+        return _uncounted
     meaning = semantic_digest(doc)
     keys = [(counter, f"{meaning}/{i}") for i, counter in enumerate(doc.counters)]
 
@@ -90,6 +90,10 @@ def _counted(doc: RuleDoc, counts: Counts) -> Callable[[SensorEvent], bool]:
         return all(exceeded)
 
     return counted
+
+
+def _uncounted(event: SensorEvent) -> bool:
+    return True
 
 
 def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool]) -> RuleFunction:

@@ -64,7 +64,7 @@ def build_detector(name: object, params: object, phase: Phase, where: str) -> Ru
 
 
 def _compiled(value: object, frame: Frame, where: str) -> Condition:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise BadPolicy("is not a condition", where=where, fix=f"write an object with one of {', '.join(KINDS)}")
     kinds = [key for key in value if key in _MAKERS]
     if not kinds:
@@ -74,8 +74,9 @@ def _compiled(value: object, frame: Frame, where: str) -> Condition:
             f"says both {shown(kinds[0])} and {shown(kinds[1])}", where=where, fix='join them with {"all": [...]}'
         )
     kind = kinds[0]
-    for key in value:
-        known_key(key, (kind, *_BESIDE.get(kind, ())), f"{where}.{kind}", "operator" if kind == "arg" else "field")
+    if len(value) > 1:
+        for key in value:
+            known_key(key, (kind, *_BESIDE.get(kind, ())), f"{where}.{kind}", "operator" if kind == "arg" else "field")
     return _MAKERS[kind](value, frame, f"{where}.{kind}")
 
 

@@ -24,7 +24,6 @@ from interlock.engine.policy.rule_document import (
     description_of,
     name_of,
     parse_rules,
-    plain,
     rule_docs,
     semantic_digest,
 )
@@ -143,7 +142,7 @@ def settings_marks(settings: Settings) -> dict[str, object]:
 def _demand_live(rules: tuple[RuleDoc, ...], out_of_force: set[str], where: str) -> None:
     """Raises: BadPolicy, where an earlier rule that is in force makes a later one idle."""
     found = idle_rules(
-        literals_of(rule.id, plain(rule.when), rule.verdict, _mask_mark(rule), f"{rule.phase} {rule.shadow}")
+        literals_of(rule.id, rule.when, rule.verdict, _mask_mark(rule), f"{rule.phase} {rule.shadow}")
         for rule in rules
         if rule.id not in out_of_force
     )
@@ -156,7 +155,7 @@ def _demand_live(rules: tuple[RuleDoc, ...], out_of_force: set[str], where: str)
 
 
 def _mask_mark(rule: RuleDoc) -> Mapping[str, object] | None:
-    return None if rule.mask is None else {"detector": rule.mask.detector, "params": plain(rule.mask.params)}
+    return None if rule.mask is None else {"detector": rule.mask.detector, "params": rule.mask.params}
 
 
 def _demand_version(body: dict[str, object], where: str) -> None:

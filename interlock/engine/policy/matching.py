@@ -37,7 +37,7 @@ def compile_test(value: object, where: str, reading: Reading = _WHOLE) -> Test:
     """A test from its document form: a glob as a text, or an object of operators. Raises: BadPolicy."""
     if isinstance(value, str):
         return _Maker(reading, raw=False).glob(value, where)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise BadPolicy("is not a test", where=where, fix='write a glob such as "Bash", or {"equals": ...}')
     keys = [key for key in value if key not in BESIDE]
     for key in keys:

@@ -17,7 +17,8 @@ __all__ = ["names_of", "widened"]
 
 def names_of(name: str) -> tuple[str, ...]:
     """A tool's name and those that other frameworks have for it, the given one first."""
-    return (name, *(other for other in _families().get(name, ()) if other != name))
+    family = _families().get(name)
+    return (name,) if family is None else (name, *(other for other in family if other != name))
 
 
 def widened(test: object) -> object:
@@ -25,7 +26,7 @@ def widened(test: object) -> object:
     if isinstance(test, str):
         names = () if any(sign in test for sign in "*?[") else names_of(test)
         return {"in": list(names)} if len(names) > 1 else test
-    if not isinstance(test, Mapping) or test.get("raw") is True:
+    if not isinstance(test, dict) or test.get("raw") is True:
         return test
     wide = dict(test)
     if isinstance(wide.get("in"), list | tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from interlock.base.errors import InterlockError, one_line
@@ -39,10 +39,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names[:_LISTED])}{more}" if names else ""
 
 
-def known_key(key: object, known: Iterable[str], where: str, kind: str = "field") -> None:
+def known_key(key: object, known: Collection[str], where: str, kind: str = "field") -> None:
     """Raises: BadPolicy, where a key is not among the known ones."""
-    if key not in (names := tuple(known)):
-        raise BadPolicy(f"unknown {kind} {shown(key)}", where=where, fix=did_you_mean(key, names))
+    if key not in known:
+        raise BadPolicy(f"unknown {kind} {shown(key)}", where=where, fix=did_you_mean(key, known))
 
 
 def shown(value: object) -> str:

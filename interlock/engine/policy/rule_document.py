@@ -17,13 +17,13 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from interlock.base.canonical import digest
 from interlock.engine.decision import Verdict
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Origin, Phase, SensorEvent, frozen_args
+from interlock.engine.payload import FrozenDict, FrozenList
 from interlock.engine.policy.conditions import COUNTED, Condition, build_detector, compile_condition
 from interlock.engine.policy.conditions_call import flow_origin
 from interlock.engine.policy.counting import Counter, parse_counter
@@ -50,7 +50,6 @@ __all__ = [
     "name_of",
     "parse_event",
     "parse_rules",
-    "plain",
     "rule_docs",
     "semantic_digest",
 ]
@@ -99,6 +98,9 @@ class Examples:
     passes: tuple[SensorEvent, ...] = ()
 
 
+_NO_EXAMPLES: Final = Examples()
+
+
 @dataclass(frozen=True, slots=True)
 class RuleDoc:
     """One rule as its document says it, defaults filled in.
@@ -128,11 +130,11 @@ class RuleDoc:
 def rule_docs(rules: Sequence[object], where: str) -> tuple[RuleDoc, ...]:
     """Rules from their document form, as JSON gives it; they keep nothing of the caller's. Raises: BadPolicy."""
     demand_plain(list(rules), where)
-    return parse_rules(copy.deepcopy(rules), where)
+    return parse_rules(list(copy.deepcopy(rules)), where)
 
 
-def parse_rules(rules: Sequence[object], where: str, setup: Setup = PLAIN) -> tuple[RuleDoc, ...]:
-    """Rules of the caller's own plain values, which become a part of them. Raises: BadPolicy."""
+def parse_rules(rules: list[object], where: str, setup: Setup = PLAIN) -> tuple[RuleDoc, ...]:
+    """Rules of the caller's own plain values, which are used up: None takes their place. Raises: BadPolicy."""
     if len(rules) > MAX_RULES:
         raise BadPolicy(f"has more than {MAX_RULES} rules", where=where)
     docs: list[RuleDoc] = []
@@ -145,6 +147,7 @@ def parse_rules(rules: Sequence[object], where: str, setup: Setup = PLAIN) -> tu
             raise BadPolicy(f"stands twice (rules {seen[doc.id]} and {number})", where=f"{where}: rule {doc.id}: id")
         seen[doc.id] = number
         docs.append(doc)
+        rules[number - 1] = None  # freed here, one by one: all together would hold up every other thread
     return tuple(docs)
 
 
@@ -275,6 +278,8 @@ def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, where: str) -
 def _examples(value: object, phase: Phase, where: str) -> Examples:
     if not isinstance(value, dict):
         raise BadPolicy("is not an object", where=where, fix='write {"fires": [...], "passes": [...]}')
+    if not value:
+        return _NO_EXAMPLES
     for key in value:
         known_key(key, EXAMPLE_KINDS, where)
     kinds: list[tuple[SensorEvent, ...]] = []
@@ -365,22 +370,14 @@ def _flag(value: object, where: str) -> bool:
     return value
 
 
-def _frozen_object(value: Mapping[str, object]) -> Mapping[str, object]:
-    return MappingProxyType({key: _frozen(held) for key, held in value.items()})
+def _frozen_object(value: Mapping[str, object]) -> FrozenDict:
+    return FrozenDict({key: held if isinstance(held, str) else _frozen(held) for key, held in value.items()})
 
 
 def _frozen(value: object) -> object:
-    if isinstance(value, Mapping):
+    """A read-only copy of a plain value, which still is dicts and lists: json writes it as it stands."""
+    if isinstance(value, dict):
         return _frozen_object(value)
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(held) for held in value)
-    return value
-
-
-def plain(value: object) -> Any:
-    """A frozen part of a document as the JSON value that it was read from: dicts and lists of the caller's own."""
-    if isinstance(value, Mapping):
-        return {key: plain(held) for key, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(held) for held in value]
+    if isinstance(value, list):
+        return FrozenList([held if isinstance(held, str) else _frozen(held) for held in value])
     return value

@@ -31,11 +31,12 @@ def demand_sense(when: Mapping[str, object], where: str) -> None:
     """Raises: BadPolicy, where a condition (compiled already) contradicts itself or says one thing twice."""
     if "all" in when or "any" in when:
         kind = "all" if "all" in when else "any"
-        parts = [part for part in _list(when[kind]) if isinstance(part, Mapping)]
-        _demand_single(parts, f"{where}.{kind}")
+        parts = [part for part in _list(when[kind]) if isinstance(part, dict)]
+        if len(parts) > 1:
+            _demand_single(parts, f"{where}.{kind}")
         for i, part in enumerate(parts):
             demand_sense(part, f"{where}.{kind}[{i}]")
-    elif isinstance(inner := when.get("not"), Mapping):
+    elif isinstance(inner := when.get("not"), dict):
         demand_sense(inner, f"{where}.not")
         return
     if "any" not in when:
@@ -55,7 +56,7 @@ def _conjuncts(when: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
         yield when
         return
     for part in _list(when["all"]):
-        if isinstance(part, Mapping):
+        if isinstance(part, dict):
             yield from _conjuncts(part)
 
 
@@ -100,10 +101,10 @@ class _Demands:
 
 
 def _demand_together(parts: list[Mapping[str, object]], where: str) -> None:
-    refused = {_key(inner) for part in parts if isinstance(inner := part.get("not"), Mapping)}
+    refused = {_key(inner) for part in parts if isinstance(inner := part.get("not"), dict)}
     held: dict[str, _Demands] = {}
     for part in parts:
-        if _key(part) in refused:
+        if refused and _key(part) in refused:
             raise BadPolicy("asks for a condition and for its 'not', so it could never be true", where=where)
         subject, test = _subject(part)
         if not subject:
@@ -129,7 +130,7 @@ def _add(demands: _Demands, test: object, *, names: bool) -> None:
         if not any(sign in test for sign in "*?["):
             demands.only({_marked(name) for name in (names_of(test) if names else (test,))})
         return
-    if not isinstance(test, Mapping) or test.get("raw") is True:
+    if not isinstance(test, dict) or test.get("raw") is True:
         return
     for key, value in test.items():
         if key == "equals" or (key == "in" and isinstance(value, list | tuple)):
@@ -172,7 +173,7 @@ def literals_of(rule_id: str, when: Mapping[str, object], verdict: Verdict, mask
     parts = list(_conjuncts(when))
     sets: tuple[frozenset[str], ...] = ()
     if len(parts) == 1 and "any" in parts[0]:
-        options = [part for part in _list(parts[0]["any"]) if isinstance(part, Mapping)]
+        options = [part for part in _list(parts[0]["any"]) if isinstance(part, dict)]
         sets = tuple(frozenset(map(_key, _conjuncts(option))) for option in options)
     return Literals(rule_id, verdict, frozenset(map(_key, parts)), sets, _key(mask), kind)
 
@@ -206,13 +207,12 @@ def _covering(rule: Literals, known: Mapping[str, list[tuple[frozenset[str], Lit
                 yield earlier
 
 
-def _key(value: object) -> str:
-    """One text for one condition, however its keys are ordered."""
-    return json.dumps(value, sort_keys=True, default=_plain)
-
-
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+# One text for one condition, however its keys are ordered.
+_key: Final = json.JSONEncoder(sort_keys=True, check_circular=False, default=_plain).encode
 
 
 def _list(value: object) -> list[object]:

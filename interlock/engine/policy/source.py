@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from interlock.base.canonical import NotCanonical, parse_json
@@ -20,6 +21,7 @@ MAX_BYTES: Final = 8 << 20  # a policy file
 MAX_YAML_BYTES: Final = 1 << 18  # a policy file in YAML, whose parser is slow
 MAX_NESTING: Final = 32  # objects and lists within each other
 _MAX_DIGITS: Final = 1000  # of an integer
+_ORDINARY_INT: Final = 1 << 64
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -117,7 +119,9 @@ def _loader() -> Any:
 
 def demand_plain(value: object, where: str) -> None:
     """Raises: BadPolicy, for what is too deep, not finite, not a JSON value or not text that can be written."""
-    level = [value]
+    if _is_plain(value, MAX_NESTING):
+        return
+    level = [value]  # level by level, for what is wrong nearest to the top
     for _ in range(MAX_NESTING + 1):
         below: list[object] = []
         for held in level:
@@ -134,9 +138,39 @@ def demand_plain(value: object, where: str) -> None:
     raise BadPolicy(f"is nested deeper than {MAX_NESTING} levels", where=where)
 
 
+def _is_plain(value: object, below: int) -> bool:
+    """Whether nothing is wrong with a value that may nest `below` levels; quick, and may say no of what is right."""
+    if isinstance(value, str):
+        return value.isascii() or _is_text(value)
+    if isinstance(value, dict):
+        return _are_plain(value, below) and _are_plain(value.values(), below)
+    if isinstance(value, list):
+        return _are_plain(value, below)
+    if isinstance(value, int):
+        return -_ORDINARY_INT < value < _ORDINARY_INT
+    return value is None or (isinstance(value, float) and math.isfinite(value))
+
+
+def _are_plain(values: Iterable[object], below: int) -> bool:
+    for held in values:
+        if below == 0:
+            return False
+        if not (isinstance(held, str) and held.isascii()) and not _is_plain(held, below - 1):
+            return False
+    return True
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _demand_scalar(value: object, where: str) -> None:
     if isinstance(value, str):
-        if any("\ud800" <= sign <= "\udfff" for sign in value):
+        if not _is_text(value):
             raise BadPolicy("holds half of a surrogate pair, which is no character", where=where)
     elif isinstance(value, float):
         if not math.isfinite(value):
