@@ -37,6 +37,7 @@ def _names(command: str) -> list[str]:
         "echo $'\\ud800'",
         "x=(\u00a0)",
         "x=(\x1c a)",
+        "f(){ unset g; }; g(){ :; }",
     ],
 )
 def test_odd_numbers_empty_lists_and_odd_blanks_neither_raise_nor_hang(command: str) -> None:

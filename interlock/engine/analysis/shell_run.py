@@ -112,7 +112,8 @@ class Walk(Findings):
         while names := [n for n in self.functions if n not in self.called and n not in met]:
             for name in names:  # one that stands in the body of another is met in the next round
                 met.add(name)
-                self.node(self.functions[name], None)
+                if (body := self.functions.get(name)) is not None:  # one before it may have unset it
+                    self.node(body, None)
 
     # -- scripts and nodes -------------------------------------------------------------------------------------
 

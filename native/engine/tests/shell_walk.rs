@@ -59,6 +59,10 @@ fn values_are_followed_to_where_they_are_used() {
         "echo cm0gLXJmIC8= | base64 -d | sh",
         "(cd /; rm -rf *)",
         "case x in *) rm -rf /;; esac",
+        "f() { g() { rm -rf /; }; }",
+        "f() { unset g; }; g() { :; }; h() { rm -rf /; }",
+        "=rm -rf /",
+        "cat <<E $(\necho a)\nE\nrm -rf /",
         "r$nothing''m -rf /",
     ];
     for command in spellings {

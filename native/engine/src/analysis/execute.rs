@@ -231,7 +231,11 @@ impl Walk {
         let first = words.next().unwrap_or_default();
         let args: Vec<Arg> = words.collect();
         let path = if first.known() {
-            first.text
+            // zsh: `=rm` is the path of rm
+            match first.text.strip_prefix('=') {
+                Some(name) => name.to_owned(),
+                None => first.text,
+            }
         } else {
             match self.guessed(&first, &args) {
                 Some(path) => path,

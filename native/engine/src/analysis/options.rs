@@ -67,10 +67,10 @@ impl Options {
     }
 }
 
-/// Whether a long flag of more than five characters is the beginning of one of `names`.
+/// Whether a long flag of five characters or more is the beginning of one of `names`.
 fn is_cut_short(flag: &str, names: &[&str]) -> bool {
     flag.starts_with("--")
-        && flag.chars().nth(5).is_some()
+        && flag.chars().nth(4).is_some()
         && names.iter().any(|name| name.starts_with(flag))
 }
 
@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn a_long_option_may_be_cut_short_but_not_too_short() {
         assert!(of("--forc", "", &[], false).has(&["--force"]));
-        assert!(!of("--for", "", &[], false).has(&["--force"]));
+        assert!(of("--for", "", &[], false).has(&["--force"]));
+        assert!(!of("--fo", "", &[], false).has(&["--force"]));
         assert!(!of("-", "", &[], false).has(&["-"]));
     }
 

@@ -59,6 +59,8 @@ impl Reader<'_, '_> {
 
     /// Parse to the matching `)`, which is consumed.
     pub(crate) fn nested(&mut self) -> Script {
+        // A newline in here does not begin the outer line's here-documents.
+        let outer = std::mem::take(&mut self.pending);
         let script = self.deeper(&[]);
         while !self.at_end() && self.byte(self.i) != b')' {
             self.budget.give_up("syntax");
@@ -71,6 +73,7 @@ impl Reader<'_, '_> {
             self.budget.give_up("syntax");
         }
         self.i += 1;
+        self.pending.splice(0..0, outer);
         script
     }
 

@@ -141,12 +141,28 @@ impl Walk {
             // a definition only, but what it would run is in the text
             self.code(Arg::new(alias), "alias", None);
         }
-        for (name, body) in self.functions.clone() {
-            if !self.called.contains(&name) {
-                self.node(&body, None);
+        self.uncalled();
+        self.finish();
+    }
+
+    /// Walk the functions that nothing called; one that stands in the body of another is met in the next round.
+    fn uncalled(&mut self) {
+        let mut met: BTreeSet<String> = BTreeSet::new();
+        while !self.is_exhausted() {
+            let names = self.functions.iter().map(|(name, _)| name);
+            let new = names.filter(|name| !self.called.contains(*name) && !met.contains(*name));
+            let new: Vec<String> = new.cloned().collect();
+            if new.is_empty() {
+                break;
+            }
+            for name in new {
+                let known = self.functions.iter().find(|(known, _)| *known == name);
+                if let Some(body) = known.map(|(_, body)| body.clone()) {
+                    self.node(&body, None);
+                }
+                met.insert(name);
             }
         }
-        self.finish();
     }
 
     /// Walk a command given as an argument list.
