@@ -19,7 +19,11 @@ _MAX_MATCHES: Final = 1_000  # paths of one glob
 _MAX_CONFIG: Final = 256 * 1024  # bytes of one configuration file
 _PLAIN_NAME: Final = re.compile(r"[^-\s'\"\\*?\[\]{}~$`!&;|<>()#][^\s'\"\\*?\[\]{}$`!&;|<>()]*")
 # Variables that change what a shell, or every program, does. A value of none of them is looked at.
-_SHELL: Final = ("BASH_ENV", "ENV", "CDPATH", "GLOBIGNORE", "BASH_XTRACEFD", "PROMPT_COMMAND", "IFS", "POSIXLY_CORRECT")
+_SHELL: Final = (
+    "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "GCONV_PATH", "GLOBIGNORE", "IFS", "LOCPATH", "MAGIC", "NODE_OPTIONS",
+    "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERLLIB", "POSIXLY_CORRECT", "PROMPT_COMMAND", "PYTHONHOME", "PYTHONPATH",
+    "PYTHONSTARTUP", "RUBYLIB", "RUBYOPT", "ZDOTDIR",
+)  # fmt: skip
 _SHELL_PREFIXES: Final = ("BASH_FUNC_", "LD_", "DYLD_", "GREP_OPTIONS", "LESSOPEN", "LESSCLOSE", "MALLOC_TRACE")
 _GIT: Final = ("PAGER", "LESS", "VISUAL", "EDITOR")
 # Sections and names of git's configuration by which git runs other programs, or reads a file that does.

@@ -37,6 +37,7 @@ _OTHER_ARGS: Final = frozenset({"description", "timeout", "timeout_ms", "timeout
 _SINKS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _FOUND: Final = ("found", "filtered")
 _SEARCHES: Final = frozenset({"find", "gfind", "xargs"})
+_SELECTS: Final = frozenset({"egrep", "fgrep", "grep"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _READS: Final = frozenset({"fs.list", "fs.read"})
 
@@ -199,7 +200,9 @@ class _Prover(Walk):
         if name == "cd":
             self.cwds.append(self.env.cwd)
             self._inside(Arg("."))
-        return out if prints_exactly(name, argv[1:]) else UNKNOWN_ARG
+        if not prints_exactly(name, argv[1:]):
+            return UNKNOWN_ARG
+        return stdin if stdin is not None and name in _SELECTS else out
 
     def _program(self, path: str, name: str) -> None:
         """The program must be what the shell finds by its name, and lie outside the tree."""

@@ -103,6 +103,7 @@ def _sed_prints(script: str) -> bool:
 
 _REWRITES: Final = frozenset({"-printf", "-fprintf", "-ls", "-exec", "-print0"})
 _PASSES: Final = frozenset({"sort", "uniq", "tac", "cat", "head", "tail"})
+_SELECTING: Final = re.compile(r"-[viEFwx]+")  # grep: whole lines of what comes on standard input
 _PASSING: Final = re.compile(r"-(?:[nruVfz]+|n?\d+)|\d+")
 
 
@@ -111,6 +112,8 @@ def prints_exactly(program: str, args: Sequence[Arg]) -> bool:
     texts = [a.text for a in args]
     if program in ("echo", "printf"):
         return not any("\\" in t or "%" in t.replace("%s", "") or t[:1] == "-" for t in texts)
+    if program in ("grep", "egrep", "fgrep"):
+        return all(_SELECTING.fullmatch(t) for t in texts[:-1]) and texts[-1:] != [] and texts[-1][:1] != "-"
     if program in ("find", "gfind"):
         return not _REWRITES & set(texts) or ("-print0" in texts and not (_REWRITES - {"-print0"}) & set(texts))
     return program == "pwd" or (program in _PASSES and all(_PASSING.fullmatch(t) for t in texts))
