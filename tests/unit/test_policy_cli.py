@@ -88,10 +88,13 @@ def test_explain_says_what_a_rule_that_does_not_fire_would_need(team: str, capsy
 
 def test_explain_names_the_place_of_each_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counted = rule("often", {"all": [{"action": "Bash"}, {"rate": {"above": 0, "seconds": 9}}]})
-    path = write(tmp_path / "p.json", counted, rule("plain", {"action": "Read"}))
+    linked = rule("linked", {"path": {"under": "/etc"}})
+    lexical = rule("lexical", {"not": {"path": {"access": "read", "under": "/etc", "symlinks": False}}})
+    path = write(tmp_path / "p.json", counted, rule("plain", {"action": "Read"}), linked, lexical)
     assert run("explain", path, json.dumps(LS), "--json") == 0
-    often, plain = json.loads(capsys.readouterr().out)["rules"]
+    often, plain, *paths = json.loads(capsys.readouterr().out)["rules"]
     assert (often["runs"], plain["runs"]) == ("python", "native")
+    assert [row["runs"] for row in paths] == ["python", "native"]
     assert often["because"]
     assert often["verdict"] == "block"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from interlock.base.clock import SystemClock
@@ -67,8 +67,17 @@ def _plan(doc: RuleDoc) -> dict[str, object]:
         "shadow": doc.shadow,
         "limits": _limits(doc.setup.limits),
         "oversize": getattr(doc.setup.oversize, doc.phase),
-        "resolve": doc.setup.resolve is not None,
+        "resolve": doc.setup.resolve is not None and _follows(doc.when),
     }
+
+
+def _follows(when: object) -> bool:
+    """Whether a condition asks the file system: a path that does not say that links are left alone."""
+    if isinstance(when, Mapping):
+        if "path" in when and not (isinstance(test := when["path"], Mapping) and test.get("symlinks") is False):
+            return True
+        return any(_follows(when[kind]) for kind in ("all", "any", "not") if kind in when)
+    return isinstance(when, list | tuple) and any(map(_follows, when))
 
 
 @functools.lru_cache(maxsize=16)
