@@ -275,3 +275,27 @@ def test_bash_reads_each_of_its_forms() -> None:
     for command in FORMS:
         done = subprocess.run([BASH, "-n"], input=command.encode(), capture_output=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "scope"),
+    [
+        ("cat a.txt", "read", "worktree"),
+        ("ls /etc", "read", "system"),
+        ("touch ~/x", "write", "home"),
+        ("rm a.txt", "delete", "worktree"),
+        ("./build.sh", "exec", "worktree"),
+        ("bash tools/x.sh", "exec", "worktree"),
+        ("python3 /opt/x/run.py", "exec", "outside"),
+        ("pip install requests", "exec", "remote"),
+        ("curl https://x.example/a", "net", "remote"),
+        ("git fetch origin", "net", "remote"),
+        ("kubectl get pods", "net", "cloud"),
+        ("kubectl apply -f a.yml", "write", "cloud"),
+        ("mkfs.ext4 /dev/sda1", "delete", "device"),
+        ("sudo ls", "privilege", "system"),
+        ("echo x >> ~/.bashrc", "persist", "home"),
+    ],
+)
+def test_every_kind_of_effect_is_told_with_its_scope(command: str, kind: str, scope: str) -> None:
+    assert (kind, scope) in {(i.effect, i.scope) for i in intents(SensorEvent("Bash", {"command": command}))}

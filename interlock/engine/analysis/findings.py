@@ -72,6 +72,11 @@ class Findings:
             self.emit(finding, program)
             self.secrets += finding.name == "secret.read"
 
+    def ran(self, script: Arg, program: str) -> None:
+        """A file whose code runs and is not known here."""
+        where = self.place(script)
+        self.emit(Finding("exec.script", where.path, where.scope), program)
+
     def listed(self, target: Arg, program: str) -> None:
         """A path whose name, size or other facts are told, not its content."""
         where = self.place(target)

@@ -80,6 +80,7 @@ def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | N
         return _with_positional(walk, call, content, (path, *rest))
     if path.taint in ("net", "decoded"):
         walk.unreadable(path, call.program)
+    walk.ran(path, call.program)
     return UNKNOWN_ARG
 
 
@@ -112,6 +113,8 @@ def _file_or_stdin(walk: Walk, call: Call, name: str) -> None:
     operands = split(call.args, _RUNTIME_VALUED.get(name, "")).operands
     if operands and operands[0].text != "-":
         content = walk.files.get(join(walk.env.cwd, operands[0].text))
+        if content is None:
+            walk.ran(operands[0], call.program)
     else:
         content = call.stdin
     if content is not None:

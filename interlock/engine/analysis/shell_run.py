@@ -333,7 +333,7 @@ class Walk(Findings):
         secrets = self.secrets
         handler = self.tables.handlers.get(key)
         out = handler(self, call) if handler is not None else None
-        for finding in self.tables.programs.get(key, _no_findings)(self, call):
+        for finding in self.tables.programs[key](self, call) if key in self.tables.programs else ():
             self.emit(finding, name)
         out = out if out is not None else printed(key, call.args, stdin)
         return out if self.secrets == secrets else out._replace(taint="secret")
@@ -365,10 +365,12 @@ class Walk(Findings):
 
     def _unknown_program(self, call: Call) -> None:
         """A file written just now, or a program we do not know that may run the command in its arguments."""
-        content = self.files.get(join(self.env.cwd, call.path))
-        if content is not None and ("/" in call.path):
+        content = self.files.get(join(self.env.cwd, call.path)) if "/" in call.path else None
+        if content is not None:
             self.code(content, call.program)
             return
+        if "/" in call.path:
+            self.ran(Arg(call.path), call.program)
         if call.program in ORDINARY:
             return
         for k, arg in enumerate(call.args):
@@ -428,10 +430,6 @@ class Walk(Findings):
         for target in writes:
             self.remember(target, out)
         return EMPTY if writes else out
-
-
-def _no_findings(walk: Walk, call: Call) -> Iterable[Finding]:
-    return ()
 
 
 def _short(old: tuple[Arg, ...], new: tuple[Arg, ...]) -> bool:
