@@ -47,7 +47,7 @@ pub struct Act {
 const RUNS: &[&str] = &[
     "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run",
     "check_call", "check_output", "Popen", "spawn", "spawnSync", "execFile", "execFileSync", "execv", "execvp",
-    "execve", "execl", "execlp", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2",
+    "execve", "execl", "execlp", "Command", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2",
     "capture3", "popen2", "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa",
     "qx",
 ];
@@ -318,7 +318,7 @@ impl Seen<'_, '_> {
         let several = strings.len() > 1
             && (bracketed
                 || starts(last, &["spawn", "execFile", "execl", "execv"])
-                || last == "system");
+                || matches!(last, "system" | "exec" | "Command"));
         if !several {
             strings.truncate(1);
         }

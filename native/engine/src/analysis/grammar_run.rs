@@ -175,6 +175,12 @@ fn tell(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options) {
             &effect.files,
         ),
         "fetch" => fetched(walk, &args(given)),
+        "run" => {
+            for code in args(given) {
+                walk.code(code, &call.program, None);
+            }
+        }
+        "spawn" => spawned(walk, call, args(given)),
         "secret" => {
             walk.secrets += 1;
             walk.give(Finding::new("secret.read", effect.target, "cloud"));
@@ -186,6 +192,16 @@ fn tell(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options) {
                 }
             }
         }
+    }
+}
+
+/// A command of its own, perhaps behind a `--`; what it would do is told by the walk itself.
+fn spawned(walk: &mut Walk, call: &Call, mut argv: Vec<Arg>) {
+    if argv.first().is_some_and(|first| first.text == "--") {
+        argv.remove(0);
+    }
+    if !argv.is_empty() {
+        walk.execute(argv, call.stdin.clone(), false);
     }
 }
 

@@ -23,6 +23,10 @@ pattern!(
     r#"system\s*\(\s*"((?:[^"\\]|\\.)*)"(\s*\))?|\|\s*"((?:[^"\\]|\\.)*)""#,
     r#"|"((?:[^"\\]|\\.)*)"\s*\|\s*getline"#,
 );
+pattern!(
+    AWK_PIPES,
+    r#"print\s*\(?\s*"((?:[^"\\]|\\.)*)"\s*\)?\s*\|\s*"(?:/bin/)?(?:ba|da|z|k)?sh""#,
+);
 pattern!(AWK_WRITES, r#"print[^;\n]*?>>?\s*"([^"]+)""#);
 pattern!(
     EDITOR_RUNS,
@@ -33,6 +37,12 @@ pattern!(
     r"^:?\s*(?:silent!?\s+)?w(?:rite|q)?!?\s+([^\s!]\S*)"
 );
 pattern!(EDITOR_SYSTEM, r#"system\(\s*(?:'(.*?)'|"(.*?)")"#);
+pattern!(ED, r"(?:^|\n)\s*!([^\n]+)");
+pattern!(
+    EMACS,
+    r#"\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)""#,
+);
+pattern!(LESS, r"^\+!(.+)");
 pattern!(EXPECT, r"(?:^|[;\n{])\s*(?:spawn|exec)\s+([^\n;}]+)");
 pattern!(GDB, r"^\s*(?:shell|!)\s*(.+)");
 pattern!(MAKE, r"\n\t[@-]*([^\n]+)");
@@ -66,6 +76,9 @@ pub fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "ansible" => ansible,
         "awk" | "gawk" | "mawk" | "nawk" => awk,
+        "ed" => |walk, call| lines_of_code(walk, call, &ED),
+        "emacs" => |walk, call| lines_of_code(walk, call, &EMACS),
+        "less" => |walk, call| lines_of_code(walk, call, &LESS),
         "expect" | "tclsh" => |walk, call| lines_of_code(walk, call, &EXPECT),
         "gdb" => |walk, call| lines_of_code(walk, call, &GDB),
         "git" => git,
@@ -121,6 +134,9 @@ fn awk(walk: &mut Walk, call: &Call) -> Option<Arg> {
             code.push(UNKNOWN);
         }
         walk.code(Arg::new(code), "awk", None);
+    }
+    for found in AWK_PIPES.all(&program.text) {
+        walk.code(Arg::new(unescaped(found.text(1))), "awk", None);
     }
     for found in AWK_WRITES.all(&program.text) {
         walk.written(&Arg::new(found.text(1)), "awk", false);
@@ -263,6 +279,11 @@ fn git(walk: &mut Walk, call: &Call) -> Option<Arg> {
                 value.push_str(&word.text);
             }
             git_command(walk, &value, !found.text(1).is_empty());
+        }
+    }
+    for arg in args {
+        if let Some(code) = arg.text.strip_prefix("ext::") {
+            walk.code(arg.with_text(code), "git", None);
         }
     }
     for words in [

@@ -72,6 +72,11 @@ fn wrapped(walk: &mut Walk, call: &Call) -> Option<Arg> {
         }
     }
     own_finding(walk, call, spec, &opts, &rest);
+    if rest.is_empty() && opts.has(spec.shells) {
+        if let Some(stdin) = &call.stdin {
+            return Some(walk.code(stdin.clone(), &call.program, None));
+        }
+    }
     if rest.is_empty() || stays {
         return None;
     }
@@ -152,13 +157,18 @@ fn xargs(walk: &mut Walk, call: &Call) -> Option<Arg> {
         opts.operands.clone()
     };
     let value = |names: &[&str]| names.iter().find_map(|name| opts.value(name));
-    let items = items(call.stdin.as_ref(), value(&["-d", "--delimiter"]));
+    let line = Arg::new("\n");
+    let mut delimiter = value(&["-d", "--delimiter"]);
     let mark = match value(&["-I", "-J", "--replace"]) {
         Some(holder) if !holder.text.is_empty() => holder.text.as_str(),
         Some(_) => "{}",
         None if opts.has(&["-i", "--replace"]) => "{}",
         None => "",
     };
+    if !mark.is_empty() && !opts.has(&["-d", "--delimiter", "-0", "--null"]) {
+        delimiter = Some(&line); // each line is one item
+    }
+    let items = items(call.stdin.as_ref(), delimiter);
     Some(walk.execute(filled(command, &items, mark), Some(Arg::unknown()), false))
 }
 
@@ -336,7 +346,8 @@ fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let code = code.filter(|code| !code.text.is_empty())?;
     let cwd = std::mem::replace(&mut walk.env.cwd, HOME_TEXT.to_owned());
     let out = if code.known() || !command.is_empty() {
-        walk.code(code, "ssh", None)
+        let stdin = call.stdin.clone().filter(|_| !command.is_empty());
+        walk.code(code, "ssh", stdin)
     } else {
         Arg::unknown()
     };
