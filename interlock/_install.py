@@ -47,9 +47,11 @@ def install(
     from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
     from interlock.interceptors.harmless import with_proof
-    from interlock.native.evaluator import chosen_evaluator
+    from interlock.native.evaluator import NativeEvaluator, chosen_evaluator
 
-    live = live_policy(policy, code_rules(rules or ()))
+    evaluator = chosen_evaluator()
+    follower = evaluator if isinstance(evaluator, NativeEvaluator) else None
+    live = live_policy(policy, code_rules(rules or ()), follower)
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
@@ -62,7 +64,7 @@ def install(
             approver,
             observed,
             told,
-            evaluator=chosen_evaluator(),
+            evaluator=evaluator,
             scripts=scripts_of,
             scopes=by_principal,
             flow=flow,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.files import seen_state
-from interlock.engine.live import LivePolicy
+from interlock.engine.live import Follower, LivePolicy
 from interlock.engine.policy.model import Policy, Rule, Source
 from interlock.engine.rules import with_code_rules
 
@@ -21,10 +21,14 @@ _BUILTIN: Final = "builtin:"
 _MESH: Final = "mesh:"
 
 
-def live_policy(policy: str | bytes | os.PathLike[str] | Policy | None, rules: tuple[Rule, ...] = ()) -> LivePolicy:
+def live_policy(
+    policy: str | bytes | os.PathLike[str] | Policy | None,
+    rules: tuple[Rule, ...] = (),
+    follower: Follower | None = None,
+) -> LivePolicy:
     """The live policy of a name that `install` takes, with code rules after it. Raises: InterlockError."""
     load, fingerprint = _source(policy)
-    return LivePolicy(lambda: with_code_rules(load(), rules), fingerprint)
+    return LivePolicy(lambda: with_code_rules(load(), rules), fingerprint, follower)
 
 
 def _source(

@@ -1,8 +1,9 @@
 """The live policy: what is in force now, swapped whole, with the last good one kept where a new one is bad.
 
 A changed source is loaded beside the calls, in a thread of its own, so that no call waits for a long policy: until it
-is there, calls go by the last good one. While it loads, threads take turns more often, so that none of them stands
-still for longer than a moment.
+is there, and the evaluator ready for it, calls go by the last good one. While it loads, threads take turns more
+often and the cycle collector holds off, so that no call stands still for longer than a moment. The policy before the
+last one is taken apart there too.
 """
 
 from __future__ import annotations
@@ -11,18 +12,31 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from interlock.base.errors import InterlockError
+from interlock.engine.collector import freed_slowly, held_off
 from interlock.engine.mutex import Mutex
 from interlock.engine.policy.model import Policy
 
-__all__ = ["LivePolicy"]
+__all__ = ["Follower", "LivePolicy"]
 
 _LOG: Final = logging.getLogger("interlock")
 _UNASKED: Final = object()  # a fingerprint that no source has
 _PATIENCE_S: Final = 0.0005  # seconds that one call waits for a load that it began
 _TURN_S: Final = 0.0002  # seconds for which a thread may keep the interpreter while a policy loads
+
+
+class Follower(Protocol):
+    """What has to be ready for a policy before that is in force: an evaluator that compiles it."""
+
+    def prepare(self, policy: Policy) -> None:
+        """Get ready for a policy, in the thread that loaded it. Raises: anything, and the policy is not taken over."""
+        ...
+
+    def retire(self, policy: Policy) -> None:
+        """Let go of a policy that no call goes by any more."""
+        ...
 
 
 class LivePolicy:
@@ -31,18 +45,29 @@ class LivePolicy:
     `load` makes the policy; `fingerprint` gives something cheap that changes when `load` would give another one (file
     times, say), and None says that nothing ever does. The epoch begins at 1 and rises only when the policy's digest
     changes. A source that has gone bad leaves the last good policy in force and stands in `trouble` until it is good
-    again.
+    again. `follower` is told of each policy before it is in force.
     Raises, when made: what `load` raises, since there is no last good policy yet.
     """
 
-    def __init__(self, load: Callable[[], Policy], fingerprint: Callable[[], object] | None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Policy],
+        fingerprint: Callable[[], object] | None,
+        follower: Follower | None = None,
+    ) -> None:
         self._load = load
         self._fingerprint = fingerprint
+        self._follower = follower
         self._mutex = Mutex()
         self._loading: threading.Thread | None = None
         # before loading: a change during the load is then seen at the next refresh
         self._seen = fingerprint() if fingerprint else None
-        self._state = (load(), 1)
+        with held_off():
+            policy = load()
+            if follower is not None:
+                follower.prepare(policy)
+        self._state = (policy, 1)
+        self._retired: Policy | None = None  # the one before: calls that began under it may still be at it
         self._trouble: InterlockError | None = None
 
     @property
@@ -68,8 +93,8 @@ class LivePolicy:
         A policy that loads at once is in force when this returns, a longer one soon after; with `wait`, any.
         """
         ask = self._fingerprint
-        if ask is None:
-            return
+        if ask is None or not (wait or self._loading is None or not self._loading.is_alive()):
+            return  # while one loads, the source is not asked for the next
         try:
             while (now := ask()) != self._seen:
                 loading = self._begun(now)
@@ -91,18 +116,30 @@ class LivePolicy:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(min(interval, _TURN_S))
         try:
-            policy = self._load()
+            with held_off():
+                self._take_over()
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the new one, the last good one stays
             self._trouble = _as_ours(e)
             _LOG.error("policy not reloaded, the last good one stays in force: %s", self._trouble)
-        else:
-            self._trouble = None
-            old, epoch = self._state
-            if policy.digest != old.digest:
-                self._state = (policy, epoch + 1)
         finally:
             self._seen = now
             sys.setswitchinterval(interval)
+
+    def _take_over(self) -> None:
+        """Raises: whatever the source raises, and the follower."""
+        gone = [self._load()]
+        old, epoch = self._state
+        if gone[0].digest != old.digest:
+            if self._follower is not None:
+                self._follower.prepare(gone[0])
+            self._state = (gone.pop(), epoch + 1)
+            gone += [] if self._retired is None else [self._retired]
+            self._retired = old
+        self._trouble = None
+        if gone:
+            if self._follower is not None:
+                self._follower.retire(gone[0])
+            freed_slowly(list(gone.pop().rules))
 
 
 class _Unloadable(InterlockError):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Evaluator, Judge, Outcome, PythonEvaluator, asking, evaluate, judged
 from interlock.engine.event import PHASES, SensorEvent
@@ -36,6 +37,7 @@ class _Compiled:
     policy: Policy
     python: Judge
     plan: Any
+    decisions: tuple[Decision | None, ...]
     segments: tuple[Segment, ...]
     size: int
     alone: frozenset[str]
@@ -64,12 +66,28 @@ class NativeEvaluator:
             shown = replace(event, args=frozen_mapping({}))
             return Outcome(refusal(NATIVE_PANIC), shown, cause=e.error)
 
+    def prepare(self, policy: Policy) -> None:
+        """Compile a policy before a call needs it. Raises: whatever the native engine raises where it fails."""
+        self._compiled(policy)
+
+    def retire(self, policy: Policy) -> None:
+        """Let go of what was compiled of a policy, a little at a time."""
+        compiled = self._kept.pop(id(policy), None)
+        if compiled is not None:
+            decisions = list(compiled.decisions)
+            del compiled
+            freed_slowly(decisions)
+
+    def reasons(self, policy: Policy) -> Mapping[int, str]:
+        """Why rules stay with Python, by their positions."""
+        return self._built(policy)[0].reasons
+
     def _compiled(self, policy: Policy) -> _Compiled:
         plan, native = self._built(policy)
         left = [range(s.lo, s.hi) for s in plan.segments if not s.native]
         python = {policy.rules[at].phase for positions in left for at in positions}
         alone = frozenset(PHASES) - python
-        compiled = _Compiled(policy, asking(policy), native, plan.segments, len(policy.rules), alone)
+        compiled = _Compiled(policy, asking(policy), native, plan.decisions, plan.segments, len(policy.rules), alone)
         self._kept[id(policy)] = compiled  # it holds the policy, so that its id stays its own
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
