@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 __all__ = ["UNICODE", "normal", "normal_deep", "possible"]
@@ -36,11 +35,13 @@ _KEPT: Final = 8  # normal forms kept for the next test of the same text
 
 
 class _Table(NamedTuple):
+    """The records of nfkc.txt, and what follows from them."""
+
     stripped: frozenset[int]
     classes: dict[int, int]
     decomposed: dict[int, tuple[int, ...]]
     composed: dict[tuple[int, int], int]
-    changing: re.Pattern[str]  # an unaffected character at most, and the characters after it that may change
+    joining: frozenset[str]  # characters that what stands before them may reorder or compose with
 
 
 def normal(text: str) -> str:
@@ -64,12 +65,30 @@ def possible(code_point: int) -> bool:
     table = _table()
     if code_point < 0x80:
         return True
-    return code_point not in table.stripped and len(text := normal(chr(code_point))) == 1 and ord(text) == code_point
+    return code_point not in table.stripped and normal(chr(code_point)) == chr(code_point)
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _normal(text: str) -> str:
-    return _table().changing.sub(lambda found: _segment(found.group()), text)
+    """Each character by itself first, then what joins: NFKC of a whole is NFKC of its parts' NFKC, put together."""
+    table = _table()
+    alone = {sign: _alone(sign) for sign in set(text)}
+    if any(sign != form for sign, form in alone.items()):
+        text = text.translate({ord(sign): form for sign, form in alone.items()})
+    joining = table.joining.intersection(text)
+    return _joining(joining).sub(lambda found: _segment(found.group()), text) if joining else text
+
+
+@functools.lru_cache(maxsize=4096)
+def _alone(sign: str) -> str:
+    return sign if sign.isascii() else _composed(_ordered(_decomposed(sign)))
+
+
+@functools.lru_cache(maxsize=64)
+def _joining(signs: frozenset[str]) -> re.Pattern[str]:
+    """Runs of characters that join, each with the one before it, which they may join."""
+    held = "".join(rf"\U{ord(sign):08x}" for sign in sorted(signs))
+    return re.compile(f"[^{held}]?[{held}]+")
 
 
 @functools.lru_cache(maxsize=2048)
@@ -78,45 +97,46 @@ def _short(segment: str) -> str:
 
 
 def _segment(text: str) -> str:
-    """The normal form of a run between two characters that nothing before them can change."""
     return _short(text) if len(text) <= 8 else _composed(_ordered(_decomposed(text)))
 
 
 def _decomposed(text: str) -> list[int]:
+    parts = {sign: _parts(ord(sign)) for sign in set(text)}
+    return [code for sign in text for code in parts[sign]]
+
+
+def _parts(code: int) -> tuple[int, ...]:
     table = _table()
-    out: list[int] = []
-    for sign in text:
-        code = ord(sign)
-        if code in table.stripped:
-            continue
-        if 0 <= (index := code - _S) < _SYLLABLES:
-            out += (_L + index // (_VS * _TS), _V + index % (_VS * _TS) // _TS)
-            out += (_T + index % _TS,) if index % _TS else ()
-        else:
-            out += table.decomposed.get(code, (code,))
-    return [code for code in out if code not in table.stripped]
+    if 0 <= (index := code - _S) < _SYLLABLES:
+        last = index % _TS
+        both = (_L + index // (_VS * _TS), _V + index % (_VS * _TS) // _TS)
+        return (*both, _T + last) if last else both
+    whole = () if code in table.stripped else table.decomposed.get(code, (code,))
+    return tuple(part for part in whole if part not in table.stripped)
 
 
 def _ordered(codes: list[int]) -> list[int]:
     """Canonical ordering: each run of combining characters by its class, otherwise as it stood."""
-    classes = _table().classes
+    known = _table().classes
+    classes = [known.get(code, 0) for code in codes]
     start = 0
     while start < len(codes):
         end = start + 1
-        if classes.get(codes[start], 0):
-            while end < len(codes) and classes.get(codes[end], 0):
+        if classes[start]:
+            while end < len(codes) and classes[end]:
                 end += 1
-            codes[start:end] = sorted(codes[start:end], key=lambda code: classes.get(code, 0))
+            codes[start:end] = sorted(codes[start:end], key=known.__getitem__)
         start = end
     return codes
 
 
 def _composed(codes: list[int]) -> str:
-    table = _table()
+    """Canonical composition: each character with the last starter, where nothing between them blocks it."""
+    known = _table().classes
     out: list[int] = []
     starter, last_class = -1, -1  # where the last starter stands in `out`; the class of what was kept after it
     for code in codes:
-        own = table.classes.get(code, 0)
+        own = known.get(code, 0)
         if starter >= 0 and (last_class < own or last_class == -1):
             pair = _pair(out[starter], code)
             if pair is not None:
@@ -161,21 +181,10 @@ def _table() -> _Table:
         else:
             composed[int(first, 16), int(rest[0], 16)] = int(rest[1], 16)
     seconds = {second for _, second in composed} | {*range(_V, _V + _VS), *range(_T + 1, _T + _TS)}
-    return _Table(frozenset(stripped), classes, decomposed, composed, _changing(stripped, classes, decomposed, seconds))
+    joining = frozenset(map(chr, seconds | classes.keys()))
+    return _Table(frozenset(stripped), classes, decomposed, composed, joining)
 
 
 def _span(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first, 16), int(last or first, 16) + 1)
-
-
-def _changing(*sets: Iterable[int]) -> re.Pattern[str]:
-    """A run of characters that may change, with the one before it, which they may join."""
-    held: list[list[int]] = []
-    for code in sorted({code for codes in sets for code in codes}):
-        if held and held[-1][1] == code - 1:
-            held[-1][1] = code
-        else:
-            held.append([code, code])
-    affected = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in held)
-    return re.compile(f"[^{affected}]?[{affected}]+", re.DOTALL)
