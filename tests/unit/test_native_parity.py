@@ -246,7 +246,7 @@ def test_both_engines_say_the_same(policy: Policy, drawn: list[SensorEvent]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(policies(), st.lists(events(), min_size=1, max_size=6))
 def test_both_engines_say_the_same_of_many_more(policy: Policy, drawn: list[SensorEvent]) -> None:
     _compare(policy, drawn)

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -34,7 +35,7 @@ enum Op {
     In(Vec<Json>),
     Prefix(String),
     Suffix(String),
-    Contains(String),
+    Contains(Box<Finder<'static>>),
     Glob(Glob),
     Pattern(Pattern),
     Compare(Comparison, Number),
@@ -204,7 +205,7 @@ impl Op {
             Op::InTexts(texts) => texts.contains(text.as_ref()),
             Op::Prefix(wanted) => text.starts_with(wanted.as_str()),
             Op::Suffix(wanted) => text.ends_with(wanted.as_str()),
-            Op::Contains(wanted) => text.contains(wanted.as_str()),
+            Op::Contains(wanted) => wanted.find(text.as_bytes()).is_some(),
             Op::Glob(glob) => glob.matches(&text),
             Op::Pattern(pattern) => pattern.matches(&text),
         })
@@ -271,7 +272,7 @@ fn operator(key: &str, wanted: &Json) -> Result<Op, String> {
         "in" => choices(wanted)?,
         "prefix" => Op::Prefix(text()?),
         "suffix" => Op::Suffix(text()?),
-        "contains" => Op::Contains(text()?),
+        "contains" => Op::Contains(Box::new(Finder::new(text()?.as_bytes()).into_owned())),
         "glob" => Op::Glob(Glob::new(&text()?)),
         "pattern" => Op::Pattern(Pattern::new(&text()?)?),
         "lt" => Op::Compare(Comparison::Lt, limit(wanted)?),

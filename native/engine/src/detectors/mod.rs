@@ -4,8 +4,13 @@ pub mod commands;
 pub mod egress;
 pub mod hosts;
 pub mod indicator;
+pub mod outgoing;
 pub mod pii;
+pub mod secrets;
+pub mod texts;
 pub mod walk;
+
+use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
@@ -41,7 +46,45 @@ pub enum Detector {
         /// E-mail addresses too.
         emails: bool,
     },
+    /// Masks keys, tokens and passwords.
+    Secrets,
+    /// Fires where a call leads inwards.
+    PrivateNetwork {
+        /// To cloud metadata only.
+        metadata_only: bool,
+        /// Hosts that it may lead to.
+        allowed: HashSet<String>,
+    },
+    /// Fires at the first text that a test holds of.
+    Text(TextTest),
 }
+
+/// Tests of one text.
+#[derive(Clone, Debug)]
+pub enum TextTest {
+    /// Characters that nobody sees.
+    Hidden,
+    /// Control sequences of terminals.
+    Escapes,
+    /// Marks of roles.
+    Marks,
+    /// Phrases that speak to a model.
+    Phrases,
+    /// Letters of other alphabets in a host.
+    Lookalike,
+    /// A password in a URL.
+    Password,
+    /// A query of so many characters.
+    Query(usize),
+    /// An encoded run of so many characters.
+    Encoded(usize),
+    /// So many characters.
+    Long(usize),
+    /// Shell syntax in arguments of these names.
+    Shell(HashSet<String>),
+}
+
+const SCANNED: usize = 1 << 20; // characters of one text that are looked at for what it hides
 
 impl Detector {
     /// Compile a detector by its name.
@@ -50,13 +93,15 @@ impl Detector {
     /// One line, for a detector that is not native, or for bad parameters.
     pub fn new(name: &str, params: &Map<String, Json>) -> Result<Self, String> {
         match name {
-            "network_egress" => Ok(Self::Egress(egress::Allowlist::new(&strings(
-                params,
-                "allowed_hosts",
-            )?)?)),
+            "network_egress" => {
+                let hosts = strings(params, "allowed_hosts")?;
+                Ok(Self::Egress(egress::Allowlist::new(&hosts)?))
+            }
             "indicator" => indicator::Digests::new(params).map(Self::Indicator),
             "pii_redaction" => pii::emails(params).map(|emails| Self::Pii { emails }),
-            _ => Err("the detector is not native".to_owned()),
+            "secrets" if params.is_empty() => Ok(Self::Secrets),
+            "private_network" => private_network(params),
+            _ => TextTest::new(name, params).map(Self::Text),
         }
     }
 
@@ -71,8 +116,118 @@ impl Detector {
             Self::Pii { emails } => Ok(walk::mask(context, "pii_redaction", &|value| {
                 pii::mask(value, *emails)
             })),
+            Self::Secrets => Ok(walk::mask(context, "secrets", &secrets::mask)),
+            Self::PrivateNetwork {
+                metadata_only,
+                allowed,
+            } => outgoing::private_network(context, *metadata_only, &|host| allowed.contains(host)),
+            Self::Text(test) => Ok(test.judge(context)),
         }
     }
+}
+
+impl TextTest {
+    fn new(name: &str, params: &Map<String, Json>) -> Result<Self, String> {
+        let least = |default: usize| match (params.get("at_least"), params.len()) {
+            (None, 0) => Ok(default),
+            (Some(given), 1) => {
+                let least = given.as_u64().filter(|least| *least > 0);
+                least
+                    .and_then(|least| usize::try_from(least).ok())
+                    .ok_or("at_least: is no number of characters")
+            }
+            _ => Err("takes at_least only"),
+        };
+        Ok(match name {
+            "url_data" => Self::Query(least(512)?),
+            "encoded_payload" => Self::Encoded(least(1024)?),
+            "oversized_text" => Self::Long(least(100_000)?),
+            "shell_metacharacters" => Self::Shell(strings(params, "args")?.into_iter().collect()),
+            _ if !params.is_empty() => {
+                return Err("the detector is not native with parameters".to_owned())
+            }
+            "hidden_text" => Self::Hidden,
+            "terminal_escapes" => Self::Escapes,
+            "chat_markup" => Self::Marks,
+            "injection_wording" => Self::Phrases,
+            "lookalike_host" => Self::Lookalike,
+            "url_credentials" => Self::Password,
+            _ => return Err("the detector is not native".to_owned()),
+        })
+    }
+
+    fn judge(&self, context: &Context<'_, '_>) -> Option<Said> {
+        let long;
+        let (name, reason): (&'static str, &str) = match self {
+            Self::Hidden => ("hidden_text", "the text holds characters that nobody sees"),
+            Self::Escapes => (
+                "terminal_escapes",
+                "the text holds control sequences that a terminal would obey",
+            ),
+            Self::Marks => (
+                "chat_markup",
+                "the text holds marks that separate roles in a model's prompt",
+            ),
+            Self::Phrases => (
+                "injection_wording",
+                "the text speaks to a model over its user's head",
+            ),
+            Self::Lookalike => (
+                "lookalike_host",
+                "the call names a host with letters of another alphabet",
+            ),
+            Self::Password => ("url_credentials", "a URL holds a password"),
+            Self::Query(_) => ("url_data", "a URL carries data in its query"),
+            Self::Encoded(_) => ("encoded_payload", "an argument holds a long encoded text"),
+            Self::Long(least) => {
+                long = format!("an argument has {least} characters or more");
+                ("oversized_text", &long)
+            }
+            Self::Shell(_) => (
+                "shell_metacharacters",
+                "an argument that is to hold a plain name holds shell syntax",
+            ),
+        };
+        outgoing::first(context, name, reason, &|key, text| self.holds(key, text))
+    }
+
+    fn holds(&self, key: &str, text: &str) -> bool {
+        match self {
+            Self::Hidden => texts::hides(hosts::head(text, SCANNED)),
+            Self::Escapes => texts::escapes(hosts::head(text, SCANNED)),
+            Self::Marks => texts::marks(hosts::head(text, SCANNED)),
+            Self::Phrases => texts::speaks_to_a_model(hosts::head(text, SCANNED)),
+            Self::Lookalike => outgoing::is_lookalike(text),
+            Self::Password => outgoing::holds_password(text),
+            Self::Query(least) => outgoing::carries_query(text, *least),
+            Self::Encoded(least) => outgoing::carries_encoded(text, *least),
+            Self::Long(least) => outgoing::is_long(text, *least),
+            Self::Shell(args) => args.contains(key) && outgoing::holds_shell(text),
+        }
+    }
+}
+
+fn private_network(params: &Map<String, Json>) -> Result<Detector, String> {
+    let known = |key: &String| key == "metadata_only" || key == "allowed_hosts";
+    if !params.keys().all(known) {
+        return Err("unknown parameter".to_owned());
+    }
+    let metadata_only = match params.get("metadata_only") {
+        None => false,
+        Some(given) => given
+            .as_bool()
+            .ok_or("metadata_only: is neither true nor false")?,
+    };
+    let given = params
+        .get("allowed_hosts")
+        .cloned()
+        .unwrap_or_else(|| Json::Array(Vec::new()));
+    let only = Map::from_iter([("allowed_hosts".to_owned(), given)]);
+    let allowed = strings(&only, "allowed_hosts")?.into_iter().collect();
+    Ok(Detector::PrivateNetwork {
+        metadata_only,
+        allowed,
+    })
 }
 
 /// A parameter that is a list of texts, and the only parameter.

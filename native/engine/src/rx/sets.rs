@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// Code points of `\w` and `\d` beyond ASCII, one span a line; `tests/unit/test_native_tables.py` holds it to Python.
+/// Code points beyond ASCII that Python calls alphanumeric (W), decimal (D), digits that are not decimal (G) and
+/// letters (A), one span a line; `tests/unit/test_native_tables.py` holds it to Python.
 const TABLE: &str = include_str!("words.txt");
 const SPACES: &[(u32, u32)] = &[
     (0x09, 0x0d),
@@ -22,6 +23,21 @@ const COUSINS: &[(char, u32)] = &[('i', 0x130), ('i', 0x131), ('k', 0x212a), ('s
 
 static WORDS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| table('W'));
 static DIGITS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| table('D'));
+
+static LETTERS: LazyLock<Set> = LazyLock::new(|| Set::of(&table('A')));
+static SIGNS: LazyLock<Set> = LazyLock::new(|| Set::of(&[table('D'), table('G')].concat()));
+
+/// `str.isalpha` of Python, of one character.
+#[must_use]
+pub fn is_alpha(c: char) -> bool {
+    c.is_ascii_alphabetic() || (!c.is_ascii() && LETTERS.has(c))
+}
+
+/// `str.isdigit` of Python, of one character.
+#[must_use]
+pub fn is_digit(c: char) -> bool {
+    c.is_ascii_digit() || (!c.is_ascii() && SIGNS.has(c))
+}
 
 /// A set of characters: the ASCII ones as bits, the others as spans that rise and stay apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
