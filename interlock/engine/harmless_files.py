@@ -99,6 +99,8 @@ class FileResolver:
         folder = _git_folder(directory)
         if folder is None or any(os.path.lexists(os.path.join(folder, "hooks", hook)) for hook in _HOOKS):
             return False
+        if any(e is None or (e.name == ".git" and e.path != folder) for e in _below(os.path.dirname(folder))):
+            return False  # a repository inside this one, with a configuration of its own: git status looks into it
         home = self._environ.get("HOME", "")
         base = self._environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
         files = [os.path.join(folder, "config"), os.path.join(folder, "config.worktree"), "/etc/gitconfig"]
@@ -132,6 +134,8 @@ def _git_folder(directory: str) -> str | None:
     """The `.git` directory of the checkout that a directory lies in; None where it is none, or lies elsewhere."""
     here = os.path.realpath(directory)
     while True:
+        if all(os.path.lexists(os.path.join(here, name)) for name in ("HEAD", "objects", "refs")):
+            return None  # for git a repository without a working tree, with its own configuration
         folder = os.path.join(here, ".git")
         if os.path.lexists(folder):
             return folder if os.path.isdir(folder) and not os.path.islink(folder) else None

@@ -151,6 +151,14 @@ def test_a_link_that_leads_out_is_not_read(checkout: Path) -> None:
     assert _real(checkout, "grep -r x src")
 
 
+def test_a_link_is_followed_before_the_dots_behind_it(checkout: Path) -> None:
+    (checkout / "etc").symlink_to("/etc/init.d")
+    (checkout / "passwd").write_text("mine\n")
+    assert _real(checkout, "cat src/../passwd")
+    assert not _real(checkout, "cat etc/../passwd")
+    assert not _real(checkout, "ls etc/..")
+
+
 def test_a_secret_in_the_tree_is_not_read(checkout: Path) -> None:
     (checkout / "src" / ".env").write_text("TOKEN=1\n")
     assert not _real(checkout, "cat src/.env")
@@ -184,6 +192,14 @@ def test_git_is_proven_only_where_its_configuration_runs_nothing(checkout: Path,
     assert not _real(checkout, "git status", GIT_EXTERNAL_DIFF="./x")
     with (checkout / ".git" / "config").open("a") as f:
         f.write(setting)
+    assert not _real(checkout, "git status")
+
+
+def test_git_is_not_proven_where_it_would_look_into_another_repository(checkout: Path) -> None:
+    bare = checkout / "bare"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    assert not _real(checkout, "cd bare && git status")
+    subprocess.run(["git", "init", "-q", str(checkout / "sub")], check=True)
     assert not _real(checkout, "git status")
 
 

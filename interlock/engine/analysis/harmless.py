@@ -164,9 +164,13 @@ class _Prover(Walk):
         text, unknown, _ = target.text.partition(UNKNOWN)
         if unknown and not (target.taint in _FOUND and text.endswith("/")):
             raise _Objected("reads what is not known")
+        if text != without_marks(text):
+            raise _Objected("reads outside its tree")
+        if target.glob and "**" in text:
+            raise _Objected("a glob that cannot be told")
         paths: list[str] = []
         for cwd in self.cwds:
-            path = join(cwd, text or ".")
+            path = text if text[:1] == "/" else f"{cwd}/{text}"  # `..` is left to the resolver: links come first
             given = self.resolver.expand(path) if target.glob else [path]
             if given is None:
                 raise _Objected("a glob that cannot be told")
@@ -186,6 +190,8 @@ class _Prover(Walk):
         if grammar is None or argv[0].glob or UNKNOWN in path:
             raise _Objected("a program that is not known")
         self._program(path, name)
+        if name == "env" and all(_ASSIGNMENT.match(a.text) or a.text[:1] == "-" for a in argv[1:]):
+            raise _Objected("prints the environment")
         for arg in argv[1:]:
             self._argument(arg, name)
         reason = misfit(grammar.level, argv[1:], self._asked)

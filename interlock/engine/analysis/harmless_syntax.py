@@ -49,7 +49,7 @@ _TIED: Final = frozenset({
     "watch", "precmd_functions", "preexec_functions", "chpwd_functions", "zsh_eval_context", "parameters", "modules",
     "dirstack", "history", "historywords", "nameddirs", "userdirs", "signals", "builtins", "reswords",
 })  # fmt: skip
-_SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|TZ|COLUMNS|LINES|NO_COLOR|TERM|CLICOLOR")
+_SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|COLUMNS|LINES|NO_COLOR|CLICOLOR")
 _OPS: Final = frozenset({"", "len", "-", ":-", "+", ":+", "#", "##", "%", "%%", "^", "^^", ",", ",,"})
 _INPUTS: Final = frozenset({"<", "<<", "<<<", "<&"})
 _OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
