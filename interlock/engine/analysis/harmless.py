@@ -38,6 +38,7 @@ _SINKS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _FOUND: Final = ("found", "filtered")
 _SEARCHES: Final = frozenset({"find", "gfind", "xargs"})
 _SELECTS: Final = frozenset({"egrep", "fgrep", "grep"})
+_SETTERS: Final = frozenset({"read", "unset"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _READS: Final = frozenset({"fs.list", "fs.read"})
 
@@ -203,7 +204,7 @@ class _Prover(Walk):
         self.inner += name in _SEARCHES
         out = super()._execute(argv, stdin, functions)
         self.inner -= name in _SEARCHES
-        if name == "cd":
+        if name in ("cd", "pushd"):
             self.cwds.append(self.env.cwd)
             self._inside(Arg("."))
         if not prints_exactly(name, argv[1:]):
@@ -224,6 +225,8 @@ class _Prover(Walk):
     def _argument(self, arg: Arg, program: str) -> None:
         """An argument must be one word: not a file's name that looks like an option, nor one that is split."""
         if program == "env" and _ASSIGNMENT.match(arg.text) and not settable(arg.text.partition("=")[0]):
+            raise _Objected("sets a variable that is more than one")
+        if program in _SETTERS and arg.text[:1] != "-" and not (settable(arg.text) or arg.text.isdigit()):
             raise _Objected("sets a variable that is more than one")
         if arg.glob and arg.text[:1] in "*?[":
             given = self.resolver.expand(join(self.env.cwd, arg.text))

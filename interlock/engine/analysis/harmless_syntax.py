@@ -33,8 +33,9 @@ __all__ = ["SHELL_BUILTINS", "objection", "settable"]
 
 # Commands of the shell itself: no file of these names is run.
 SHELL_BUILTINS: Final = frozenset({
-    ":", "[", "cd", "command", "compgen", "dirs", "echo", "false", "help", "jobs", "printf", "pwd", "test", "time",
-    "times", "true", "type", "wait",
+    ":", "[", "alias", "break", "cd", "command", "compgen", "continue", "dirs", "echo", "exit", "false", "help", "jobs",
+    "logout", "printf", "pushd", "pwd", "read", "return", "shopt", "test", "time", "times", "true", "type", "unset",
+    "wait",
 })  # fmt: skip
 _PLAIN_VARIABLES: Final = frozenset({
     "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "HOSTNAME", "HOSTTYPE", "OSTYPE",

@@ -6,10 +6,12 @@ import itertools
 import re
 from typing import Final
 
+from interlock.engine.analysis import sed_scripts
 from interlock.engine.analysis.code_scan import scan
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.paths import join
+from interlock.engine.analysis.shell_expand import Exhausted
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
 from interlock.engine.analysis.values import HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
 
@@ -190,11 +192,16 @@ def _osascript(walk: Walk, call: Call) -> Arg | None:
     return UNKNOWN_ARG
 
 
+_MAX_AWK: Final = 8 * 1024  # characters of a program; the time to read it grows with their square
+
+
 def _awk(walk: Walk, call: Call) -> Arg | None:
     operands = split(call.args, "Fvf", ("--field-separator", "--assign", "--file")).operands
     if not operands or not operands[0].known:
         return None
     program = operands[0].text
+    if len(program) > _MAX_AWK:
+        raise Exhausted("too long")
     for m in re.finditer(
         r'system\s*\(\s*"((?:[^"\\]|\\.)*)"(\s*\))?|\|\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
         program,
@@ -216,16 +223,12 @@ def _sed(walk: Walk, call: Call) -> Arg | None:
         a.text for a in opts.operands[:1]
     ]
     for script in scripts:
-        for m in re.finditer(r"(?:^|[;\n{}])\s*(?:[\d$,~+!]|/(?:[^/\\\n]|\\.)*/)*\s*e\s+([^\n]+)", script):
-            walk.code(Arg(m.group(1)), "sed")
-        for m in re.finditer(
-            r"(?:^|[;\n{}])[\d$,]*\s*s([/|#,:@])(?:[^\\\n]|\\.){0,500}?\1((?:[^\\\n]"
-            r"|\\.){0,500}?)\1[gpIM0-9]*e",
-            script,
-        ):
-            walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(2))), "sed")
-        for m in re.finditer(r"(?:^|[;\n{}/])\s*[\d$,]*w\s+(/\S+)", script):
-            walk.written(Arg(m.group(1)), "sed")
+        for code in sed_scripts.commands(script):
+            walk.code(Arg(code), "sed")
+        for code in sed_scripts.substitutions(script):
+            walk.code(Arg(re.sub(r"\\(.)", r"\1", code)), "sed")
+        for path in sed_scripts.writes(script):
+            walk.written(Arg(path), "sed")
     return None
 
 
@@ -387,7 +390,7 @@ def _psql(walk: Walk, call: Call) -> Arg | None:
     """Shell escapes of database shells: `\\! cmd`, `.shell cmd`, `.system cmd`."""
     texts = [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else [])
     for text in texts:
-        for m in re.finditer(r"(?:^|\n)\s*(?:\\!|\.shell|\.system|system)\s+([^\n]+)", text):
+        for m in re.finditer(r"(?:^|\n)[^\S\n]*(?:\\!|\.shell|\.system|system)\s+([^\n]+)", text):
             walk.code(Arg(m.group(1)), call.program)
     return None
 
@@ -413,7 +416,7 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(_LANGUAGES, _language),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "rvim"), _editor),
-    **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])\s*(?:spawn|exec)\s+([^\n;}]+)")),
+    **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec)\s+([^\n;}]+)")),
     **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
     "ansible": _ansible,
     "ed": _lines_of_code(r"(?:^|\n)\s*!([^\n]+)"),

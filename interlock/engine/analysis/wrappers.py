@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -154,7 +155,8 @@ def _wrapped(walk: Walk, call: Call) -> Arg | None:
     if spec.words:
         args = _after_words(args, spec)
     if call.program == "env":
-        args = tuple(a for k, a in enumerate(args) if a.text != "-" or any(b.text[:1] != "-" for b in args[:k]))
+        options = tuple(itertools.takewhile(lambda a: a.text[:1] == "-", args))
+        args = (*(a for a in options if a.text != "-"), *args[len(options) :])
     opts = split(args, spec.short, spec.long, leading=spec.words != ("",))
     for option in spec.code:
         if option in opts.values:
