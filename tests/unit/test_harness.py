@@ -120,6 +120,17 @@ def test_the_command_prints_lines_or_one_object(corpus: Path, capsys: pytest.Cap
     assert set(report["rules"]["publish"]) == {"block", "allow", "benign", "catastrophic", "documented"}
 
 
+def test_the_native_evaluator_is_refused_where_it_is_not(
+    corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_NATIVE", "0")
+    argv = ["mesh", "harness", "builtin:coding-agent", "--corpus", str(corpus)]
+    assert main([*argv, "--evaluator", "native"]) == 2
+    assert "the Python engine is in use" in capsys.readouterr().err
+    assert main([*argv, "--evaluator", "auto"]) == 0
+    assert "python evaluator" in capsys.readouterr().out
+
+
 def test_the_command_without_a_corpus_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mesh", "harness", "builtin:coding-agent", "--corpus", str(tmp_path)]) == 2
     assert "holds no corpus" in capsys.readouterr().err

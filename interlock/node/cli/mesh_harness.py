@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.base.errors import EXIT_OK
+from interlock.base.errors import EXIT_OK, BadInput
 from interlock.commons.harness import Figure, Report, measure, read_corpus
 from interlock.engine.evaluate import Evaluator, PythonEvaluator
 from interlock.engine.policy.builtins import PREFIX, builtin, read_policy_file, resolver
@@ -51,9 +51,11 @@ def _policy(reference: str) -> Policy:
 
 
 def _evaluator(name: str) -> Evaluator:
-    """The evaluator of a name; `auto` is the native one where it is there."""
-    native = name == "native" or (name == "auto" and availability().installed)
-    return NativeEvaluator() if native else PythonEvaluator()
+    """The evaluator of a name; `auto` is the native one where it is there. Raises: BadInput, where it is not."""
+    found = availability()
+    if name == "native" and not found.installed:
+        raise BadInput(found.sentence, where="--evaluator native", fix="install interlock-native, or name another")
+    return NativeEvaluator() if found.installed and name != "python" else PythonEvaluator()
 
 
 def _progress(total: int) -> Callable[[int], object]:
