@@ -64,7 +64,7 @@ pub struct Outcome<'a> {
     pub decision: Decision,
     /// The arguments as the rules left them.
     pub args: Value<'a>,
-    /// The names of the arguments that rules set; of a result, "result".
+    /// The names of the arguments that rules set, in the order of the arguments; of a result, "result".
     pub rewritten: Vec<String>,
     /// What shadow rules said: their names, and what.
     pub shadows: Vec<(String, Decision)>,
@@ -350,10 +350,15 @@ impl<'p, 'a> Fold<'p, 'a> {
             self.rewritten = vec!["result".to_owned()];
             return;
         }
-        for name in changed(edit, &self.event.args) {
-            if !self.rewritten.contains(&name) {
-                self.rewritten.push(name);
-            }
+        let before = std::mem::take(&mut self.rewritten);
+        let now = changed(edit, &self.event.args);
+        if let Value::Map(pairs) = &self.event.args {
+            let set = |name: &String| before.contains(name) || now.contains(name);
+            self.rewritten = pairs
+                .iter()
+                .map(|(name, _)| name.to_string())
+                .filter(set)
+                .collect();
         }
         self.event.args = edit.applied(&self.event.args);
     }

@@ -14,6 +14,7 @@ pub mod edits;
 pub mod evaluate;
 pub mod glob;
 pub mod index;
+pub mod json;
 pub mod matching;
 pub mod normalise;
 pub mod pattern;

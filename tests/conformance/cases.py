@@ -1,0 +1,179 @@
+"""The cases of evaluation.json: policies, events and what is decided, for every engine in every language.
+
+    python -m tests.conformance.cases
+
+writes the file anew from the Python engine, which is the reference; a test holds the file to it, Rust and C replay it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from interlock.engine.decision import Decision
+from interlock.engine.evaluate import Outcome, evaluate
+from interlock.engine.event import Origin, SensorEvent
+from interlock.engine.payload import result_args, result_of
+from interlock.engine.policy.builtins import resolver
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Policy, Source
+from interlock.native.planner import planned
+
+FILE: Final = Path(__file__).with_name("evaluation.json")
+FORMAT: Final = "interlock-evaluation-vectors"
+
+_RM: Final = {"command": "rm -rf ~/work"}
+_CARD: Final = {"text": "pay 4111 1111 1111 1111", "to": ["me@corp.example", "x"]}
+_MASK: Final = {"detector": "pii_redaction", "params": {"emails": True}}
+
+
+def _rule(id: str, when: dict[str, Any], verdict: str = "block", **more: Any) -> dict[str, Any]:
+    return {"id": id, "when": when, "verdict": verdict, "reason": f"{id} says so", **more}
+
+
+# name -> rules, further fields of the document, events
+_CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]]]]] = {
+    "actions": (
+        [
+            _rule("exact", {"action": "send"}),
+            _rule("glob", {"action": "mcp__*__push"}, "escalate"),
+            _rule("set", {"action": "read_?"}, "escalate"),
+            _rule("who", {"all": [{"principal": {"prefix": "acme/"}}, {"not": {"action": "ls"}}]}),
+        ],
+        {},
+        [
+            {"action": "send", "args": {}},
+            {"action": "ｓｅｎｄ", "args": {}},
+            {"action": "mcp__git__push", "args": {}},
+            {"action": "read_x", "args": {}},
+            {"action": "other", "args": {}, "principal": "acme/agent"},
+            {"action": "ls", "args": {}, "principal": "acme/agent"},
+        ],
+    ),
+    "arguments": (
+        [
+            _rule("number", {"arg": "n", "ge": 3, "lt": 10}),
+            _rule("same", {"arg": "a.b[0]", "equals": {"x": [1, "é", None]}}, attributed_to="a"),
+            _rule("any", {"arg": "to[*]", "in": ["x@evil.example", 7]}, "escalate"),
+            _rule("raw", {"arg": "t", "equals": "ｅ", "raw": True}),
+            _rule("regex", {"arg": "t", "regex": r"^\d{2,3}-[^a-z]+$", "flags": "i"}),
+            _rule("suffix", {"arg": 'o["x.y"]', "suffix": ".env", "contains": "/"}),
+        ],
+        {},
+        [
+            {"action": "t", "args": {"n": 3.0}},
+            {"action": "t", "args": {"n": True}},
+            {"action": "t", "args": {"a": {"b": [{"x": [1.0, "e\u0301", None]}]}}},
+            {"action": "t", "args": {"to": ["a", 7.0]}},
+            {"action": "t", "args": {"t": "ｅ"}},
+            {"action": "t", "args": {"t": "e"}},
+            {"action": "t", "args": {"t": "123-É!"}},
+            {"action": "t", "args": {"o": {"x.y": "/app/.env"}}},
+        ],
+    ),
+    "rewrites": (
+        [
+            _rule("early", {"arg": "text", "contains": "REDACTED"}, "escalate"),
+            _rule("mask", {"action": "*"}, "modify", mask=_MASK),
+            _rule("key", {"action": "*"}, "modify", mask={"detector": "secrets"}, policy_id="house.key"),
+            _rule("shade", {"action": "pay"}, shadow=True),
+            _rule("late", {"arg": "to[0]", "equals": "me@corp.example"}),
+            _rule("out", {"action": "*"}, "modify", mask=_MASK, phase="result"),
+        ],
+        {},
+        [
+            {"action": "pay", "args": _CARD},
+            {"action": "log", "args": {"text": "password = 'hunter2hunter2'", "deep": [{"k": "123-45-6789"}]}},
+            {"action": "log", "args": {"n": 4111111111111111}},
+            {"action": "log", "args": {"text": "nothing"}},
+            {"action": "get", "args": {"result": ["a@b.example", 1]}, "phase": "result", "wrapped": True},
+            {"action": "get", "args": {"mail": "a@b.example"}, "phase": "result"},
+        ],
+    ),
+    "calls": (
+        [
+            _rule("delete", {"intent": "fs.delete"}, attributed_to="command"),
+            _rule("push", {"effects": {"scope": "remote", "undoable": False}}, "escalate"),
+            _rule("host", {"host": "*.evil.example"}),
+            _rule("inside", {"host": {"class": ["private", "metadata"]}}, "escalate"),
+            _rule("ssh", {"path": {"access": "read", "under": "~/.ssh"}}),
+            _rule("flow", {"flow": {"source": "tool:fetch_*", "sink": "send.body"}}),
+            _rule("odd", {"detector": "network_egress", "params": {"allowed_hosts": ["*.good.example"]}}, shadow=True),
+        ],
+        {},
+        [
+            {"action": "Bash", "args": _RM, "cwd": "/home/dev/app"},
+            {"action": "Bash", "args": {"command": "git push --force"}},
+            {"action": "Bash", "args": {"command": "curl https://a.evil.example/x"}},
+            {"action": "Bash", "args": {"command": "cat ~/.ssh/id_rsa"}},
+            {"action": "get", "args": {"url": "http://169.254.169.254/"}},
+            {"action": "get", "args": {"url": "http://a@b@c/"}},
+            {"action": "send", "args": {"body": {"t": 1}}, "origins": [{"source": "tool:fetch_url", "path": "body.t"}]},
+            {"action": "send", "args": {"body": 1}, "origins": [{"source": "tool:read", "path": "body"}]},
+        ],
+    ),
+    "limits": (
+        [_rule("long", {"arg": "t", "glob": "a*z"}), _rule("many", {"arg": "l[*]", "equals": 9})],
+        {"limits": {"command": 8, "argument": 8, "result": 8, "values": 3}},
+        [
+            {"action": "t", "args": {"t": "a" * 9}},
+            {"action": "t", "args": {"t": "a" * 7 + "z"}},
+            {"action": "t", "args": {"l": [1, 2, 3, 9]}},
+        ],
+    ),
+}  # fmt: skip
+
+
+def vectors() -> dict[str, Any]:
+    """The whole file."""
+    return {"format": FORMAT, "v": 1, "cases": list(_cases())}
+
+
+def policy_of(document: dict[str, Any]) -> Policy:
+    """The policy of a document."""
+    data = json.dumps(document).encode()
+    return load_policy(data, where="case", source=Source("file", "case"), resolve=resolver(None))
+
+
+def event_of(body: dict[str, Any]) -> SensorEvent:
+    """The event that a case shows as JSON."""
+    fields = dict(body)
+    wrapped = fields.pop("wrapped", False)
+    origins = tuple(Origin(row["source"], row["path"]) for row in fields.pop("origins", ()))
+    if fields.get("phase") == "result":
+        fields["args"] = result_args(fields["args"]["result"] if wrapped else fields["args"])
+    return SensorEvent(**fields, origins=origins)
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as the native engine's JSON tells it."""
+    args = None
+    if outcome.rewritten:
+        whole = result_of(outcome.event) if outcome.event.phase == "result" else outcome.event.args
+        args = {"result": whole} if whole is not outcome.event.args else whole
+    shadows = [[rule.id, _decision(decision)] for rule, decision in outcome.shadows]
+    return {
+        **_decision(outcome.decision),
+        "args": args,
+        "rewritten": [name for name in outcome.event.args if name in outcome.rewritten] or sorted(outcome.rewritten),
+        "shadows": shadows,
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    names = ("reason", "policy_id", "attributed_to")
+    return {"verdict": decision.verdict.name.lower(), **{name: getattr(decision, name) for name in names}}
+
+
+def _cases() -> Iterator[dict[str, Any]]:
+    for name, (rules, more, events) in _CASES.items():
+        document = {"format": "interlock-policy", "v": 1, "name": name, **more, "rules": rules}
+        policy = policy_of(document)
+        rows = [{"event": body, "decision": told(evaluate(policy, event_of(body)))} for body in events]
+        yield {"name": name, "document": document, "plan": json.loads(planned(policy).json), "events": rows}
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(vectors(), ensure_ascii=False, indent=1) + "\n", "utf-8")
