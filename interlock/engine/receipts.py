@@ -57,7 +57,9 @@ class Receipt:
     `verdict` is what took effect and `policy_verdict` what the rules said, where that is another (a Verdict's name
     each); `outcome` how it ended (settle.Ending). `reason` is the template of the reason. `rule` is the rule that
     decided; `pack_digest` and `log_index` stand where it came with a community pack. `approval` is "yes" or "no" where
-    a person was asked, `approved_by` who answered. `args_digest` is None where the arguments have no encoding.
+    a person was asked, `approved_by` who answered, `approval_id` the request in a queue. `partial` names the arguments
+    that were longer than the policy's limits, and so read in part. `args_digest` is None where the arguments have no
+    encoding.
     `dropped` counts the receipts that could not be kept since the one before. `shadows` are the shadow rules that
     objected and how ("rule BLOCK; other MODIFY"); they decided nothing.
     """
@@ -84,6 +86,8 @@ class Receipt:
     log_index: int | None = None
     approval: str | None = None
     approved_by: str | None = None
+    approval_id: str | None = None
+    partial: str | None = None
     dropped: int | None = None
     shadows: str | None = None
     seq: int = 0
@@ -101,7 +105,7 @@ _KINDS: Final = {"int": int, "str": str, "int | None": (int, type(None)), "str |
 _TYPES: Final[Mapping[str, Any]] = {f.name: _KINDS[str(f.type)] for f in dataclasses.fields(Receipt)}
 _NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int, str))
 # fields that lines of the first version did not have; there every other one stood, as null where it said nothing
-_NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "dropped", "shadows", "signature"})
+_NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "signature"})
 _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
 _PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
 _ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))

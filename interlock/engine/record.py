@@ -8,6 +8,7 @@ from typing import Final
 from interlock.base.errors import one_line
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import Outcome
+from interlock.engine.policy.limits import Limits, oversized
 from interlock.engine.policy.model import Policy, Rule
 from interlock.engine.receipts import Receipt, label
 from interlock.engine.refusals import REASONS
@@ -32,13 +33,17 @@ def receipt_of(
     outcome: Outcome,
     settled: Settled,
     policy: Policy,
-    *,
     epoch: int,
     elapsed_us: int,
+    *,
     args_digest: str | None = None,
+    size: int | None = None,
     dropped: int = 0,
 ) -> Receipt:
-    """The receipt of how a decision ended; it holds no argument's value and no text that one may have gone into."""
+    """The receipt of how a decision ended; it holds no argument's value and no text that one may have gone into.
+
+    `size` are the bytes of what was judged, where that is known.
+    """
     event, decision, rule, approval = outcome.event, outcome.decision, outcome.decider, settled.approval
     took = _TOOK_EFFECT[settled.ending]
     if settled.ending == "approved" and outcome.rewritten:
@@ -68,9 +73,19 @@ def receipt_of(
         log_index=rule.source.log_index if rule else None,
         approval=None if approval is None else "yes" if approval.approved else "no",
         approved_by=label(approval.by) or None if approval else None,
+        approval_id=label(approval.request_id) or None if approval else None,
+        partial=_partial(outcome, policy.limits, size),
         dropped=dropped or None,
         shadows=_shadows(outcome),
     )
+
+
+def _partial(outcome: Outcome, limits: Limits, size: int | None) -> str | None:
+    """The arguments that patterns read in part; a name that is none of a parameter stands as `*`."""
+    if size is not None and size <= min(limits.command, limits.argument, limits.result):
+        return None
+    names = oversized(outcome.before or outcome.event, limits)
+    return label(" ".join(name if name.isidentifier() else "*" for name in names)) or None
 
 
 def _shadows(outcome: Outcome) -> str | None:

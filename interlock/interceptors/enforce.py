@@ -112,6 +112,7 @@ def decide(event: SensorEvent) -> Outcome:
     started = time.perf_counter_ns()
     event = _completed(event)
     outcome, policy, epoch, encoded = _judged(guard, event, watched=True)
+    outcome = outcome if guard.prover is None else guard.prover(outcome, policy)
     told, settled = _handed_over(guard, outcome, policy)
     outcome = told if settled.approval is None else outcome  # an answered escalation is recorded as what it was
     failure = _record(guard, outcome, settled, policy, epoch, started, encoded)
@@ -405,13 +406,11 @@ def _record(
 ) -> Exception | None:
     """Write the receipt of a decision; returns what went wrong. One that is not kept is counted in the next."""
     elapsed_us, dropped = (time.perf_counter_ns() - started_ns) // 1000, guard.receipts_dropped
+    size = None if encoded is None else len(encoded)
     try:
         digest = None if encoded is None else guard.sink.args_digest(encoded)
-        guard.sink.append(
-            receipt_of(
-                outcome, settled, policy, epoch=epoch, elapsed_us=elapsed_us, args_digest=digest, dropped=dropped
-            )
-        )
+        one = receipt_of(outcome, settled, policy, epoch, elapsed_us, args_digest=digest, size=size, dropped=dropped)
+        guard.sink.append(one)
     except Exception as e:  # noqa: BLE001 - whatever a sink raises, the receipt is not kept
         guard.receipts_dropped += 1
         guard.told(f"receipt not written: {type(e).__name__}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +145,26 @@ def test_receipts_that_could_not_be_kept_are_counted_in_the_next_one() -> None:
     enforce_tool_call("t", {})
     enforce_tool_call("t", {})
     assert [kept.dropped for kept in sink.receipts] == [None, 2, None]
+
+
+def test_a_text_beyond_the_limits_is_named_as_read_in_part() -> None:
+    sink = InMemorySink()
+    body = {"format": "interlock-policy", "v": 1, "name": "test", "limits": {"result": 100}, "rules": [
+        {"id": "r", "phase": "result", "when": {"arg": "page", "regex": "x9"}, "verdict": "block", "reason": "no"}
+    ]}  # fmt: skip
+    policy = load_policy(json.dumps(body).encode(), where="test", source=Source("file"), resolve=lambda name: b"")
+    interlock.install(policy=policy, sink=sink)
+    interlock.enforce_tool_result("fetch", {"page": "a" * 101, "short": "b", "not a name": "c" * 200})
+    interlock.enforce_tool_result("fetch", {"page": "a" * 100})
+    assert [kept.partial for kept in sink.receipts] == ["page *", None]
+
+
+def test_a_receipt_names_the_request_that_was_approved(tmp_path: Path) -> None:
+    sink = InMemorySink()
+    queue = interlock.ApprovalQueue(tmp_path / "approvals.sqlite")
+    interlock.install(rules=[rule(Decision.escalate("ask"))], sink=sink, approver=queue)
+    with pytest.raises(NotApproved) as refused:
+        enforce_tool_call("t", {"x": 1})
+    kept = sink.receipts[0]
+    assert kept.approval_id
+    assert kept.approval_id in str(refused.value)
