@@ -419,7 +419,7 @@ INTERPRETERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec)\s+([^\n;}]+)")),
     **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
     "ansible": _ansible,
-    "ed": _lines_of_code(r"(?:^|\n)\s*!([^\n]+)"),
+    "ed": _lines_of_code(r"(?:^|\n)[^\S\n]*!([^\n]+)"),
     "emacs": _lines_of_code(r'\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)"'),
     "gdb": _lines_of_code(r"^\s*(?:shell|!)\s*(.+)"),
     "git": _git,

@@ -384,6 +384,7 @@ impl Walk {
                 self.code(content, &call.program, None);
                 return;
             }
+            self.ran(&Arg::new(call.path.as_str()), &call.program);
         }
         if is_ordinary(&call.program) {
             return;

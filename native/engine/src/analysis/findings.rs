@@ -165,6 +165,15 @@ impl Walk {
         }
     }
 
+    /// A file whose code runs and is not known here.
+    pub fn ran(&mut self, script: &Arg, program: &str) {
+        let place = self.place(script);
+        self.emit(
+            Finding::new("exec.script", place.path, place.scope),
+            program,
+        );
+    }
+
     /// A path whose name, size or other facts are told, not its content.
     pub fn listed(&mut self, target: &Arg, program: &str) {
         let place = self.place(target);

@@ -152,6 +152,7 @@ fn script(walk: &mut Walk, call: &Call, path: &Arg, mut rest: Vec<Arg>) -> Arg {
     if matches!(path.taint, "net" | "decoded") {
         walk.unreadable(path, &call.program);
     }
+    walk.ran(path, &call.program);
     Arg::unknown()
 }
 
@@ -204,7 +205,13 @@ fn is_code_option(text: &str, options: &[&str]) -> bool {
 fn file_or_stdin(walk: &mut Walk, call: &Call, name: &str) {
     let operands = split(&call.args, valued(name), &[], false).operands;
     let content = match operands.first() {
-        Some(path) if path.text != "-" => walk.file(&path.text).cloned(),
+        Some(path) if path.text != "-" => {
+            let content = walk.file(&path.text).cloned();
+            if content.is_none() {
+                walk.ran(path, &call.program);
+            }
+            content
+        }
         _ => call.stdin.clone(),
     };
     if let Some(content) = content {

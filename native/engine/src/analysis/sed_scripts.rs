@@ -6,11 +6,10 @@ use super::patterns::Pattern;
 use super::values::is_space;
 
 static COMMAND: LazyLock<Pattern> = LazyLock::new(|| {
-    Pattern::new(r"(?:^|[;\n{}])\s*(?:[\d$,~+!]|/(?:[^/\\\n]|\\.)*/)*\s*e\s+([^\n]+)")
+    Pattern::new(r"(?:^|[;\n{}])[^\S\n]*(?:(?:[0-9$,~+!]|/(?:[^/\\\n]|\\.)*/)+\s*)?e\s+([^\n]+)")
 });
 static WRITE: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::new(r"(?:^|[;\n{}/])\s*[\d$,]*w\s+(/\S+)"));
-static START: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"^[\d$,]$"));
+    LazyLock::new(|| Pattern::new(r"(?:^|[;\n{}/])[^\S\n]*[0-9$,]*w\s+(/\S+)"));
 const MAX_PART: usize = 500; // characters, with those that a backslash hides counted as one
 
 /// The commands of `e command`.
@@ -75,12 +74,10 @@ fn substitution(chars: &[(usize, char)], start: usize) -> Option<(usize, usize, 
         if !first.marks {
             continue;
         }
-        let after = parts.iter().skip(i + 1).take(MAX_PART + 1);
-        let closing = after
-            .filter(|part| part.marks)
-            .find_map(|part| part.runs.map(|end| (part.at, end)));
-        if let Some((to, end)) = closing {
-            return Some((first.at + 1, to, end));
+        let after = parts.get(i + 1).and_then(|part| part.next);
+        let closing = after.filter(|at| at - i - 1 <= MAX_PART);
+        if let Some(part) = closing.and_then(|at| parts.get(at)) {
+            return Some((first.at + 1, part.at, part.runs.unwrap_or(part.at)));
         }
     }
     None
@@ -93,6 +90,8 @@ struct Part {
     marks: bool,
     /// Where flags with an `e` end that stand after it.
     runs: Option<usize>,
+    /// The first part from this one on that is such a mark with flags behind it.
+    next: Option<usize>,
 }
 
 fn parts(chars: &[(usize, char)], start: usize, mark: char) -> Vec<Part> {
@@ -106,8 +105,19 @@ fn parts(chars: &[(usize, char)], start: usize, mark: char) -> Vec<Part> {
         }
         let marks = *c == mark;
         let runs = if marks { flags(chars, at + 1) } else { None };
-        found.push(Part { at, marks, runs });
+        let next = None;
+        found.push(Part {
+            at,
+            marks,
+            runs,
+            next,
+        });
         at += width;
+    }
+    let mut next = None;
+    for (k, part) in found.iter_mut().enumerate().rev() {
+        next = part.runs.map_or(next, |_| Some(k));
+        part.next = next;
     }
     found
 }
@@ -129,7 +139,6 @@ fn flags(chars: &[(usize, char)], start: usize) -> Option<usize> {
 /// A digit of an address, `$` or a comma.
 fn is_address(c: char) -> bool {
     matches!(c, '0'..='9' | '$' | ',')
-        || (!c.is_ascii() && START.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::options::split;
 use super::patterns::Pattern;
 use super::sed_scripts;
-use super::values::{after_last, spaced, Arg, HOME, UNKNOWN};
+use super::values::{after_last, length, spaced, Arg, HOME, UNKNOWN};
 use super::walk::{Call, Handler, Walk};
 
 macro_rules! pattern {
@@ -37,13 +37,13 @@ pattern!(
     r"^:?\s*(?:silent!?\s+)?w(?:rite|q)?!?\s+([^\s!]\S*)"
 );
 pattern!(EDITOR_SYSTEM, r#"system\(\s*(?:'(.*?)'|"(.*?)")"#);
-pattern!(ED, r"(?:^|\n)\s*!([^\n]+)");
+pattern!(ED, r"(?:^|\n)[^\S\n]*!([^\n]+)");
 pattern!(
     EMACS,
     r#"\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)""#,
 );
 pattern!(LESS, r"^\+!(.+)");
-pattern!(EXPECT, r"(?:^|[;\n{])\s*(?:spawn|exec)\s+([^\n;}]+)");
+pattern!(EXPECT, r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec)\s+([^\n;}]+)");
 pattern!(GDB, r"^\s*(?:shell|!)\s*(.+)");
 pattern!(MAKE, r"\n\t[@-]*([^\n]+)");
 pattern!(
@@ -53,7 +53,7 @@ pattern!(
 );
 pattern!(
     SQL_SHELL,
-    r"(?:^|\n)\s*(?:\\!|\.shell|\.system|system)\s+([^\n]+)"
+    r"(?:^|\n)[^\S\n]*(?:\\!|\.shell|\.system|system)\s+([^\n]+)"
 );
 static SOCAT: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::ignoring_case(r"^(?:exec|system):([^,]+)"));
@@ -64,6 +64,7 @@ static GIT: LazyLock<Pattern> = LazyLock::new(|| {
         r"|credential\.helper|gpg\.program|alias\.([\w-]+))=((?s:.*))",
     ))
 });
+const MAX_AWK: usize = 8 * 1024; // characters of a program, as in Python
 #[rustfmt::skip]
 const TMUX: &[&str] = &[
     "new", "new-session", "neww", "new-window", "splitw", "split-window", "run", "run-shell", "send", "send-keys",
@@ -127,6 +128,10 @@ fn awk(walk: &mut Walk, call: &Call) -> Option<Arg> {
     )
     .operands;
     let program = operands.first().filter(|program| program.known())?;
+    if length(&program.text) > MAX_AWK {
+        walk.exhaust("too long");
+        return None;
+    }
     for found in AWK_RUNS.all(&program.text) {
         let code = found.group(1).or(found.group(3)).unwrap_or(found.text(4));
         let mut code = unescaped(code);
