@@ -30,6 +30,7 @@ VERSION = "2.1.332"
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "ghp_" + "A1b2C3d4" * 4 + "E5f6"
 DELETE = "rm victim"
+HARMLESS = 'for f in victim; do cat "$f"; done'  # what the host itself asks about
 
 
 def _rule(name: str, verdict: str, **more: object) -> dict[str, object]:
@@ -108,11 +109,11 @@ class Trial:
     def intact(self) -> bool:
         return self.victim.exists() and self.victim.read_text(encoding="utf-8") == "precious"
 
-    def guard(self, command: str | None = None, timeout: int = 15) -> None:
+    def guard(self, command: str | None = None, timeout: int = 15, **policy: object) -> None:
         """Install the hook as install-hook does; `command` in place of our own shows what a broken one does."""
         config = self.home / "interlock.toml"
         config.write_text('[guard]\npolicy = "policy.json"\ndeadline_ms = 2000\n', encoding="utf-8")
-        (self.home / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
+        (self.home / "policy.json").write_text(json.dumps({**POLICY, **policy}), encoding="utf-8")
         words = " ".join(hook_words("--config", str(config)))
         text = with_hooks("{}", words, "settings").replace('"timeout": 15', f'"timeout": {timeout}')
         hooks = json.loads(text)
@@ -120,11 +121,11 @@ class Trial:
             event[0]["hooks"][0]["command"] = command.replace("HOOK", words) if command else words
         self.settings |= hooks
 
-    def run(self, calls: list[ToolCall]) -> ModelServer:
+    def run(self, calls: list[ToolCall], mode: str = "bypassPermissions") -> ModelServer:
         """Let the agent make these calls; returns the model, with what it saw of each result."""
         (self.work / ".claude").mkdir(exist_ok=True)
         (self.work / ".claude" / "settings.json").write_text(json.dumps(self.settings), encoding="utf-8")
-        words = [str(self.claude), "-p", "go", "--output-format", "json", "--permission-mode", "bypassPermissions"]
+        words = [str(self.claude), "-p", "go", "--output-format", "json", "--permission-mode", mode]
         with ModelServer(calls) as model:
             env = {
                 "PATH": os.environ["PATH"],
@@ -278,6 +279,25 @@ def test_a_rewrite_does_not_release_what_the_host_denies(trial: Trial) -> None:
     model = trial.run([_bash(f"tee sent <<< {SECRET}")])
     assert not (trial.work / "sent").exists()
     assert "denied" in model.results["toolu_0"]
+
+
+def test_a_call_that_is_proven_harmless_runs_without_the_hosts_question(trial: Trial) -> None:
+    trial.guard()
+    asked = trial.run([_bash(HARMLESS)], mode="default")
+    assert "precious" not in asked.results["toolu_0"]
+    trial.guard(harmless="prove")
+    model = trial.run([_bash(HARMLESS), _bash(f"{HARMLESS} > copy")], mode="default")
+    assert "precious" in model.results["toolu_0"]
+    assert not (trial.work / "copy").exists()
+
+
+@pytest.mark.parametrize("word", ["deny", "ask"])
+def test_a_proof_never_overrides_what_the_host_denies_or_asks(trial: Trial, word: str) -> None:
+    trial.guard(harmless="prove")
+    assert "precious" in trial.run([_bash("shuf victim")], mode="default").results["toolu_0"]
+    trial.settings["permissions"] = {word: ["Bash(shuf:*)"]}
+    model = trial.run([_bash("shuf victim")], mode="default")
+    assert "precious" not in model.results["toolu_0"]
 
 
 def test_a_blocked_result_never_reaches_the_model(trial: Trial) -> None:

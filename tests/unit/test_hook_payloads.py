@@ -243,12 +243,23 @@ def test_a_verdict_that_does_not_exist_is_never_an_answer() -> None:
             reply(payload, decision, payload.event)
 
 
+def test_only_a_proof_takes_the_hosts_question_away() -> None:
+    payload = read(_payload("Bash", {"command": "ls"}))
+    assert reply(payload, Decision.allow("fine"), payload.event) is None
+    answer = reply(payload, Decision.allow(proven="reads only what lies in its tree"), payload.event)
+    assert json.loads(encoded(answer))["hookSpecificOutput"] == {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "allow",
+        "permissionDecisionReason": "interlock: reads only what lies in its tree",
+    }
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         {},
         {"hookSpecificOutput": {"hookEventName": "PreToolUse"}},
-        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "Allow"}},
         {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "Deny"}},
         {"hookSpecificOutput": {"hookEventName": "PostToolUse", "permissionDecision": "deny"}},
         {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": "text"}},

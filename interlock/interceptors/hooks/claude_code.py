@@ -131,6 +131,8 @@ def _call_reply(payload: Payload, decision: Decision, final: SensorEvent) -> dic
         inner |= _permission("ask", decision)
     elif decision.verdict not in (Verdict.ALLOW, Verdict.MODIFY):
         raise AssertionError("a verdict that the hook does not know")
+    elif decision.proven and not rewritten:  # the host's own rules that deny or ask still stand (measured)
+        return {"hookSpecificOutput": {**inner, **_permission("allow", decision)}}
     elif not rewritten:
         return None
     if rewritten:
@@ -144,7 +146,8 @@ def _permission(word: str, decision: Decision) -> dict[str, object]:
 
 def _reason(decision: Decision) -> str:
     rule = f" [{decision.policy_id}]" if decision.policy_id else ""
-    return one_line(f"interlock: {decision.reason or 'refused by policy'}{rule}", _REASON_LIMIT)
+    why = decision.proven or decision.reason or "refused by policy"
+    return one_line(f"interlock: {why}{rule}", _REASON_LIMIT)
 
 
 def _result_reply(payload: Payload, decision: Decision, final: SensorEvent) -> dict[str, object] | None:
@@ -213,7 +216,7 @@ _INNER: Final[dict[str, dict[str, type]]] = {
 _WORDS: Final[dict[str, tuple[object, ...]]] = {
     "decision": ("block",),
     "continue": (False,),
-    "permissionDecision": ("deny", "ask"),
+    "permissionDecision": ("allow", "deny", "ask"),
 }
 
 
