@@ -114,12 +114,14 @@ def mesh_indicator_guard(digests: Iterable[str], *, block: bool = False) -> Rule
         said = rule(event)
         return None if said is None else replace(said, verdict=Verdict.ESCALATE)
 
+    indicator.plan = {**rule.plan, "escalate": True}  # type: ignore[attr-defined]  # as in _built
     return indicator
 
 
 def _built(name: str, params: Mapping[str, object]) -> RuleFunction:
     spec = REGISTRY[name]
     rule = spec.build(params)
+    rule.plan = {"detector": name, "params": dict(params)}  # type: ignore[attr-defined]  # read by engine.rules
     rule.template = spec.template  # type: ignore[attr-defined]  # read by engine.record: the reason without the value
     rule.redacts = spec.redacts  # type: ignore[attr-defined]  # read by engine.rules: what a mask saw is never counted
     return rule

@@ -109,5 +109,6 @@ def _template(outcome: Outcome) -> str | None:
 
 def _words(rule: Rule) -> str | None:
     """What a rule's author wrote: a declared rule's reason, or the template that a function of ours carries."""
-    words = rule.plan.get("reason") if rule.plan is not None else getattr(rule.function, "template", None)
+    said = (rule.plan or {}).get("reason")
+    words = getattr(rule.function, "template", None) if said is None else said
     return words if isinstance(words, str) else None

@@ -34,7 +34,8 @@ def deny_when(
 def code_rules(rules: Iterable[RuleFunction | Rule]) -> tuple[Rule, ...]:
     """Compiled rules of functions, in order; each is named for its function, and numbered where two share a name.
 
-    A function's attribute `phase` ("call" by default) says which events it sees; `redacts` keeps it out of counts.
+    A function's attribute `phase` ("call" by default) says which events it sees; `redacts` keeps it out of counts;
+    `plan` says which detector it is, so that it can run natively.
     Raises: TypeError, ValueError for what is no rule.
     """
     found: list[Rule] = []
@@ -66,4 +67,5 @@ def _compiled(function: object) -> Rule:
     if phase not in ("call", "result"):
         raise ValueError(f"rule.phase is {phase!r}; it can be 'call' or 'result'")
     name = getattr(function, "__name__", type(function).__name__)
-    return Rule(id=str(name), function=function, phase=phase, redacts=bool(getattr(function, "redacts", False)))
+    redacts, plan = bool(getattr(function, "redacts", False)), getattr(function, "plan", None)
+    return Rule(id=str(name), function=function, phase=phase, redacts=redacts, plan=plan)

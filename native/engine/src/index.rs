@@ -1,8 +1,9 @@
 //! Which rules an event can concern, found by its action and arguments instead of by asking each rule.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::context::Context;
+use crate::fast::Table;
 use crate::matching::MAX_TEXT;
 
 /// What an event must have for a rule to be asked.
@@ -40,12 +41,12 @@ type Places = Vec<usize>; // of rules, rising
 pub struct Index {
     all: Places,
     any: Places,
-    actions: HashMap<String, Places>,
-    prefixes: HashMap<String, Places>,
+    actions: Table<Places>,
+    prefixes: Table<Places>,
     lengths: Vec<usize>, // of the prefixes, rising
-    args: BTreeMap<String, HashMap<String, Places>>,
-    hosts: HashMap<String, Places>,
-    above: HashMap<String, Places>,
+    args: BTreeMap<String, Table<Places>>,
+    hosts: Table<Places>,
+    above: Table<Places>,
 }
 
 impl Index {

@@ -12,6 +12,7 @@ pub mod deeds;
 pub mod detectors;
 pub mod edits;
 pub mod evaluate;
+pub mod fast;
 pub mod glob;
 pub mod index;
 pub mod json;

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::detectors::hosts::head;
+use crate::fast::Words;
 use crate::glob::Glob;
 use crate::normalise::normal;
 use crate::pattern::Pattern;
@@ -31,7 +31,7 @@ pub enum Unjudged {
 #[derive(Clone, Debug)]
 enum Op {
     Equals(Json),
-    InTexts(HashSet<String>),
+    InTexts(Words),
     In(Vec<Json>),
     Prefix(String),
     Suffix(String),
@@ -286,7 +286,7 @@ fn operator(key: &str, wanted: &Json) -> Result<Op, String> {
 fn choices(wanted: &Json) -> Result<Op, String> {
     let items = wanted.as_array().filter(|items| !items.is_empty());
     let items = items.ok_or("in: is not a list of values")?;
-    let texts: Option<HashSet<String>> = items
+    let texts: Option<Words> = items
         .iter()
         .map(|item| item.as_str().map(str::to_owned))
         .collect();

@@ -1,0 +1,136 @@
+"""The native evaluator: where its rules run, what it does with what it cannot hold, and that its failure blocks."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any
+
+import pytest
+
+from interlock import detectors, install
+from interlock.engine import ambient
+from interlock.engine.decision import Decision, Verdict
+from interlock.engine.evaluate import PythonEvaluator, evaluate
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.builtins import resolver
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Policy, Source
+from interlock.engine.refusals import NATIVE_PANIC
+from interlock.engine.rules import code_rules, with_code_rules
+from interlock.native.availability import availability
+from interlock.native.planner import Segment, planned
+
+if not availability().installed:
+    pytest.skip(availability().sentence, allow_module_level=True)
+
+from interlock.native.evaluator import NativeEvaluator, chosen_evaluator
+
+RULES: list[dict[str, Any]] = [
+    {"id": "no.rm", "when": {"arg": "command", "prefix": "rm "}, "verdict": "block", "reason": "no"},
+    {"id": "often", "when": {"count": {"over": 3, "within": "1h"}}, "verdict": "escalate", "reason": "often"},
+    {
+        "id": "mask",
+        "when": {"action": "*"},
+        "verdict": "modify",
+        "reason": "masked",
+        "mask": {"detector": "pii_redaction", "params": {"emails": True}},
+    },
+]
+
+
+def policy(*rules: dict[str, Any]) -> Policy:
+    document = {"format": "interlock-policy", "v": 1, "name": "test", "rules": list(rules)}
+    return load_policy(json.dumps(document).encode(), where="test", source=Source("file"), resolve=resolver(None))
+
+
+def test_rules_of_code_run_in_python_between_native_ones_and_detectors_do_not() -> None:
+    def last(event: SensorEvent) -> Decision | None:
+        return Decision.block("seen " + str(event.args["to"])) if event.action == "send" else None
+
+    code = code_rules([detectors.mesh_indicator_guard(["0" * 64]), last, detectors.secrets_guard()])
+    both = with_code_rules(policy(RULES[0], RULES[2]), code)
+    assert planned(both).segments == (Segment(0, 3, True), Segment(3, 4, False), Segment(4, 5, True))
+    assert planned(both).reasons == {3: "it is code"}
+    event = SensorEvent("send", {"to": "me@corp.example"})
+    outcome = NativeEvaluator().evaluate(both, event)
+    assert outcome.decision.reason == "seen [REDACTED EMAIL]"
+    assert outcome.decision == evaluate(both, event).decision
+
+
+def test_a_detector_of_code_says_the_same_in_both_engines() -> None:
+    guards = [
+        detectors.network_egress_guard(allowed_hosts=["good.example"]),
+        detectors.detector_guard("hidden_text", phase="result"),
+        detectors.pii_redaction_guard(emails=True),
+    ]
+    both = with_code_rules(None, code_rules(guards))
+    assert planned(both).reasons == {}
+    for event in (
+        SensorEvent("get", {"url": "https://evil.example/"}),
+        SensorEvent("get", {"url": "https://good.example/", "to": "a@b.example"}),
+        SensorEvent("get", {"result": "x\u202ey"}, "result"),
+    ):
+        assert NativeEvaluator().evaluate(both, event).decision == evaluate(both, event).decision
+        assert evaluate(both, event).decision.verdict is not Verdict.ALLOW
+
+
+class _Colour(enum.StrEnum):
+    RED = "rm -rf /"
+
+
+@pytest.mark.parametrize(
+    "value", [b"rm ", {1, 2}, 1 << 70, float("nan"), "\ud800", _Colour.RED, [[[(1, b"x")]]]], ids=repr
+)
+def test_what_the_native_engine_cannot_hold_is_judged_by_the_same_rules_in_python(value: object) -> None:
+    both = policy(RULES[0], RULES[2])
+    event = SensorEvent("Bash", {"command": value, "to": "me@corp.example"})
+    ours, theirs = NativeEvaluator().evaluate(both, event), evaluate(both, event)
+    assert ours.decision == theirs.decision
+    assert ours.decision.verdict in (Verdict.MODIFY, Verdict.BLOCK)
+
+
+def test_what_nobody_can_read_is_refused_as_in_python() -> None:
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    for args in ({"x": object()}, {"x": deep}):
+        ours = NativeEvaluator().evaluate(policy(RULES[0]), SensorEvent("t", args))
+        theirs = evaluate(policy(RULES[0]), SensorEvent("t", args))
+        assert (ours.decision, ours.decision.verdict) == (theirs.decision, Verdict.BLOCK)
+
+
+def test_an_event_that_nobody_objects_to_is_given_back_as_it_came() -> None:
+    event = SensorEvent("Bash", {"command": "ls"})
+    assert NativeEvaluator().evaluate(policy(RULES[0]), event).event is event
+
+
+def test_a_native_engine_that_fails_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def opinions(self, *_: object) -> None:
+            raise RuntimeError("a value that nobody must see")
+
+    evaluator, judged_by = NativeEvaluator(), policy(RULES[0])
+    monkeypatch.setattr(evaluator, "_made", lambda plan: Failing())
+    outcome = evaluator.evaluate(judged_by, SensorEvent("ls", {"secret": "x"}))
+    assert (outcome.decision.verdict, outcome.decision.policy_id) == (Verdict.BLOCK, NATIVE_PANIC)
+    assert "nobody must see" not in outcome.decision.reason
+    assert dict(outcome.event.args) == {}
+
+
+def test_a_rule_that_the_native_engine_refuses_stays_with_python() -> None:
+    greedy = {"arg": "x", "regex": r"^\w{900}$", "flags": "u"}  # needs more memory than a pattern may take there
+    both = policy(RULES[0], {"id": "big", "when": greedy, "verdict": "block", "reason": "big"})
+    evaluator = NativeEvaluator()
+    assert list(evaluator.reasons(both)) == [1]
+    for value, verdict in (("é" * 900, Verdict.BLOCK), ("é" * 899, Verdict.ALLOW)):
+        assert evaluator.evaluate(both, SensorEvent("t", {"x": value})).decision.verdict is verdict
+
+
+def test_the_engine_is_chosen_where_a_guard_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTERLOCK_NATIVE", raising=False)
+    install(policy=policy(RULES[0]))
+    assert ambient.installed().evaluator.name == "native"
+    monkeypatch.setenv("INTERLOCK_NATIVE", "0")
+    assert isinstance(chosen_evaluator(), PythonEvaluator)
+    ambient.install(None)
