@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 NATIVE := $(shell command -v cargo 2>/dev/null)
-NATIVE_SOURCES := $(wildcard native/*.toml native/Cargo.lock native/*/Cargo.toml native/*/src/*.rs)
+NATIVE_SOURCES := $(wildcard native/*.toml native/Cargo.lock native/*/Cargo.toml native/*/*.rs native/*/src/*.rs \
+  native/*/src/*/*.rs native/*/src/*/*.txt native/*/src/*/*/*.rs interlock/engine/analysis/grammars/*.json interlock/engine/policy/nfkc.txt)
 
 CLAUDE := build/claude-code
 CLAUDE_VERSION := 2.1.332
