@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 NATIVE := $(shell command -v cargo 2>/dev/null)
-NATIVE_SOURCES := $(wildcard native/*.toml native/Cargo.lock native/*/Cargo.toml native/*/*.rs native/*/src/*.rs \
-  native/*/src/*/*.rs native/*/src/*/*.txt native/*/src/*/*/*.rs interlock/engine/analysis/grammars/*.json interlock/engine/policy/nfkc.txt)
+NATIVE_SOURCES := $(wildcard native/*.toml native/Cargo.lock native/*/Cargo.toml native/*/*.rs native/*/src/*.rs)
+NATIVE_SOURCES += $(wildcard native/*/src/*/*.rs native/*/src/*/*.txt native/*/src/*/*/*.rs interlock/engine/policy/nfkc.txt)
+NATIVE_SOURCES += $(wildcard interlock/engine/analysis/grammars/[a-z]*.json)
 
 CLAUDE := build/claude-code
 CLAUDE_VERSION := 2.1.332
