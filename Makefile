@@ -10,7 +10,7 @@ NATIVE_SOURCES += $(wildcard interlock/engine/analysis/grammars/[a-z]*.json)
 CLAUDE := build/claude-code
 CLAUDE_VERSION := 2.1.332
 
-.PHONY: help setup demo test test-fast claude-code lint native-test clean
+.PHONY: help setup demo test test-fast bench claude-code lint native-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ test: setup ## the whole test suite
 test-fast: setup ## the test suite without the slow tests
 	@$(PY) -m pytest -m "not slow"
 
+bench: setup ## what a guarded call costs, against what one could pick instead (bench/METHOD.md)
+	@$(PY) -m pip install --quiet --group bench || echo "cedarpy is not here; going on without it"
+	@$(PY) -m bench
+
 claude-code: ## bring the real Claude Code from npm into build/, for the tests that start it
 	@mkdir -p $(CLAUDE)
 	@echo '{"private": true}' > $(CLAUDE)/package.json
@@ -51,7 +55,7 @@ claude-code: ## bring the real Claude Code from npm into build/, for the tests t
 lint: setup ## ruff, mypy --strict, clippy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@$(PY) -m mypy interlock tests
+	@$(PY) -m mypy interlock tests bench
 ifneq ($(NATIVE),)
 	@cd native && cargo clippy --quiet --all-targets -- -D warnings && cargo fmt --check
 endif

@@ -67,7 +67,7 @@ def hash_of(text: str) -> int:
 def _contenders(folder: Path) -> dict[str, Callable[[str], object]]:
     data = builtin("coding-agent")
     kept = installed_with(data, python=False)
-    kept.sink = FileSink(folder / "receipts.jsonl", key=bytes(32), fsync=False)
+    kept.sink = FileSink(folder / "receipts.jsonl", key=bytes(32), shared=False, fsync=False)
     return {
         "as installed": under(installed_with(data, python=False), _judge),
         "as installed, with receipts": under(kept, _judge),
