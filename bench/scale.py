@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,15 @@ import interlock
 from bench.plain import installed_with, under
 from bench.report import Goal, Line, Report
 from bench.timing import Figures, race
+from interlock.engine import ambient
 
-__all__ = ["run"]
+__all__ = ["policy_of", "rules_from", "run"]
 
 _SIZES: Final = (10, 100, 1_000, 10_000, 100_000)
 _ROUNDS: Final = 4_000
+_RELOADS: Final = 3
+_WARM_UPS: Final = 200
+_A_LOOK: Final = 100  # calls between two looks at whether the writer is done
 _A_DOCUMENT: Final = 10_000  # rules in one document; more are spread over documents that one extends
 
 
@@ -35,17 +40,19 @@ def run() -> Report:
     found = race(judges, list(range(500)), _ROUNDS)
     medians = [figures.p50 for figures in found.values()]
     growth = max(medians) / medians[0]
-    pause = _reload_pause()
+    pause, rare = _reload_pause()
     goals: list[Goal] = [
         ("times the median of 10 rules, at worst (less than 2)", growth, growth < 2),
         ("s to load 10,000 rules (at most 1)", loads[10_000], loads[10_000] <= 1),
         ("ms: the longest call during reloads of 10,000 rules (at most 1)", pause.longest / 1e6, pause.longest <= 1e6),
     ]
+    notes = [f"of the {pause.calls:,} calls during reloads, 999 in 1,000 took less than {rare / 1e6:.2f} ms"]
     lines = [*(Line(*pair) for pair in found.items()), Line("calls during reloads", pause)]
-    return Report("10 to 100,000 rules: hosts, digests, actions", lines, goals)
+    return Report("10 to 100,000 rules: hosts, digests, actions", lines, goals, notes)
 
 
-def _rules(first: int, size: int) -> list[dict[str, Any]]:
+def rules_from(first: int, size: int) -> list[dict[str, Any]]:
+    """Rules on hosts, digests and actions, a third each, numbered on from `first`."""
     rules: list[dict[str, Any]] = []
     for k in range(first, first + size):
         kinds: tuple[dict[str, Any], ...] = (
@@ -57,26 +64,24 @@ def _rules(first: int, size: int) -> list[dict[str, Any]]:
     return rules
 
 
-def _document(name: str, rules: list[dict[str, Any]], extends: tuple[str, ...] = ()) -> bytes:
+def policy_of(name: str, rules: list[dict[str, Any]], extends: tuple[str, ...] = ()) -> bytes:
+    """The bytes of a policy document."""
     body = {"format": "interlock-policy", "v": 1, "name": name, "extends": list(extends), "rules": rules}
     return json.dumps(body).encode()
 
 
 def _guard(size: int) -> Any:
     if size <= _A_DOCUMENT:
-        return installed_with(_document("scale", _rules(0, size)), python=False)
+        return installed_with(policy_of("scale", rules_from(0, size)), python=False)
     with tempfile.TemporaryDirectory() as folder:
         names = []
         for part in range(size // _A_DOCUMENT):
             names.append(f"part{part}.json")
-            Path(folder, names[-1]).write_bytes(_document(f"part{part}", _rules(part * _A_DOCUMENT, _A_DOCUMENT)))
+            Path(folder, names[-1]).write_bytes(policy_of(f"part{part}", rules_from(part * _A_DOCUMENT, _A_DOCUMENT)))
         whole = Path(folder, "whole.json")
-        whole.write_bytes(_document("whole", [], tuple(names)))
+        whole.write_bytes(policy_of("whole", [], tuple(names)))
         interlock.install(policy=whole)
-        from interlock.engine import ambient
-
-        guard = ambient.installed()
-        policy = guard.live.current
+        policy = ambient.installed().live.current
     interlock.install(policy=policy)
     return ambient.installed()
 
@@ -86,31 +91,23 @@ def _judge(k: int) -> object:
     return interlock.enforce_tool_call("http_post" if k % 2 else "fetch", args)
 
 
-def _reload_pause() -> Figures:
-    """Calls in one thread while another writes a changed policy of 10,000 rules three times."""
+def _reload_pause() -> tuple[Figures, int]:
+    """Calls while another process writes a changed policy of 10,000 rules, and their 999th in a thousand, in ns."""
     taken: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "policy.json")
-        rules = _rules(0, 10_000)
-        file.write_bytes(_document("reload", rules))
+        file.write_bytes(policy_of("reload", rules_from(0, 10_000)))
         interlock.install(policy=file)
-        stop = threading.Event()
-        writer = threading.Thread(target=_rewrite, args=(file, rules, stop))
-        writer.start()
-        while not stop.is_set():
-            started = time.perf_counter_ns()
-            _judge(1)
-            taken.append(time.perf_counter_ns() - started)
-        writer.join()
-    return Figures.of(taken)
-
-
-def _rewrite(file: Path, rules: list[dict[str, Any]], stop: threading.Event) -> None:
-    for turn in range(3):
-        changed = [*rules[:-1], {**rules[-1], "reason": f"listed, turn {turn}"}]
-        data = _document("reload", changed)
-        new = file.with_suffix(".new")
-        new.write_bytes(data)
-        new.replace(file)
-        time.sleep(2.5)
-    stop.set()
+        for k in range(_WARM_UPS):
+            _judge(k)
+        with subprocess.Popen([sys.executable, "-m", "bench.rewriter", str(file), str(_RELOADS)]) as writer:
+            while writer.poll() is None:
+                for _ in range(_A_LOOK):
+                    started = time.perf_counter_ns()
+                    _judge(1)
+                    taken.append(time.perf_counter_ns() - started)
+        live = ambient.installed().live
+        live.refresh(wait=True)
+        if live.epoch != 1 + _RELOADS:
+            raise RuntimeError(f"{live.epoch - 1} of {_RELOADS} changes were loaded")
+    return Figures.of(taken), sorted(taken)[int(len(taken) * 0.999)]

@@ -33,7 +33,9 @@ def held_off() -> Iterator[None]:
         gc.enable()
 
 
-def freed_slowly(parts: list[Any]) -> None:
-    """Let go of many objects one by one, so that other threads get their turn in between."""
-    while parts:
-        parts.pop()
+def freed_slowly(*held: list[Any] | dict[Any, Any]) -> None:
+    """Empty containers of many objects one by one, so that other threads get their turn in between."""
+    for container in held:
+        take = container.popitem if isinstance(container, dict) else container.pop
+        while container:
+            take()

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from interlock.base.errors import InterlockError
 from interlock.engine.collector import freed_slowly, held_off
 from interlock.engine.mutex import Mutex
-from interlock.engine.policy.model import Policy
+from interlock.engine.policy.model import Policy, Rule
 
 __all__ = ["Follower", "LivePolicy"]
 
@@ -139,7 +139,10 @@ class LivePolicy:
         if gone:
             if self._follower is not None:
                 self._follower.retire(gone[0])
-            freed_slowly(list(gone.pop().rules))
+            rules: list[Rule] = []
+            for rule in gone.pop().rules:  # one by one here too: most of them nobody has looked at for long
+                rules.append(rule)
+            freed_slowly(rules)
 
 
 class _Unloadable(InterlockError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Planned:
 
 def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned:
     """The plan of a policy. `refused` are the positions that the native engine has refused, and its words for it."""
-    rows: list[bytes] = []  # spelt one by one: all at once would hold up every other thread
+    text = io.BytesIO()  # written rule by rule: all at once would hold up every other thread
+    text.write(_json({"format": _FORMAT, "v": _VERSION, "abi": ABI_VERSION, "rules": []})[:-2].encode("utf-8"))
     decisions: list[Decision | None] = []
     reasons = dict(refused or {})
     for at, rule in enumerate(policy.rules):
@@ -55,11 +57,11 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
         except Stays as e:
             reasons[at] = str(e)
             continue
-        rows.append(_json(body).encode("utf-8"))
+        text.write(f"{',' if decisions else ''}{_json(body)}".encode())
         decisions.append(_fixed(body))
-    head = _json({"format": _FORMAT, "v": _VERSION, "abi": ABI_VERSION})
+    text.write(b"]}")
     return Planned(
-        json=b"".join((head[:-1].encode("utf-8"), b',"rules":[', b",".join(rows), b"]}")),
+        json=text.getvalue(),
         decisions=tuple(decisions),
         segments=tuple(_segments([at not in reasons for at in range(len(policy.rules))])),
         reasons=reasons,

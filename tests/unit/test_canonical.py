@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.base.canonical import NotCanonical, digest, encode, json_object, parse_json
+from interlock.base.canonical import NotCanonical, digest, encode, json_object, long_digest, parse_json
 
 VECTORS = pathlib.Path(__file__).parents[1] / "conformance" / "canonical.json"
 
@@ -167,6 +167,19 @@ def test_a_cycle_and_an_abyss_are_refused() -> None:
         encode(cycle)
     with pytest.raises(NotCanonical):
         encode(10**5000)
+
+
+@given(json_values)
+def test_a_digest_made_in_portions_is_the_same(value: Any) -> None:
+    for one in (value, {"rules": value, "name": "x"}, [value] * 3):
+        assert long_digest("interlock/test/v1", one) == digest("interlock/test/v1", one)
+
+
+@pytest.mark.parametrize("size", [0, 1, 499, 500, 501, 1000, 1001])
+def test_a_long_list_is_cut_without_a_trace(size: int) -> None:
+    rows = [f"{k}" for k in range(size)]
+    for value in (rows, {"name": "x", "rules": rows, "v": 1}, ["a", rows, []], {"\u00e9": rows}, [{"rules": rows}]):
+        assert long_digest("interlock/test/v1", value) == digest("interlock/test/v1", value)
 
 
 def test_digests_of_different_domains_differ() -> None:

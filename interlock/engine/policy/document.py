@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from interlock.base.canonical import digest
+from interlock.base.canonical import long_digest
 from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.problems import BadPolicy, known_key
 from interlock.engine.policy.rule_document import (
@@ -122,7 +122,7 @@ def finish_document(opened: Opened, setup: Setup) -> Document:
         description=description_of(opened.body, where),
         extends=opened.extends,
         rules=rules,
-        digest=digest("interlock/policy-document/v1", marks | settings_marks(settings)).hex(),
+        digest=long_digest("interlock/policy-document/v1", marks | settings_marks(settings)).hex(),
         settings=settings,
     )
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from interlock.base.canonical import digest
+from interlock.base.canonical import long_digest
 from interlock.base.clock import SystemClock
-from interlock.engine.policy.check import check_document
+from interlock.engine.policy.check import check_rules
 from interlock.engine.policy.compiled import LIMITS_POLICY_ID, Counts, compile_rules
 from interlock.engine.policy.counting import CountStore
 from interlock.engine.policy.document import (
@@ -181,7 +181,7 @@ class _Making:
 
 def _demand_examples(document: Document, where: str) -> None:
     """Raises: BadPolicy, for the first example that does not hold; a rule may be without."""
-    for row in check_document(document).failures:
+    for row in check_rules(rule for rule in document.rules if rule.examples.fires or rule.examples.passes).failures:
         if row.index >= 0:
             raise BadPolicy(row.problem, where=f"{where}: rule {row.rule}: examples.{row.kind}[{row.index}]")
 
@@ -218,7 +218,7 @@ def _digest(document: Document, bases: list[Policy], overlays: list[str]) -> str
     settings = settings_marks(document.settings)
     if settings or overlays:  # only where there are any: every other digest stays what it always was
         marks.append([settings, overlays])
-    return digest("interlock/policy-extended/v1", marks).hex()
+    return long_digest("interlock/policy-extended/v1", marks).hex()
 
 
 def _joined(bases: list[Policy], names: tuple[str, ...], where: str) -> dict[str, Rule]:

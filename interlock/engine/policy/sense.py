@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Verdict
 from interlock.engine.policy.names import names_of
 from interlock.engine.policy.normalise import normal
@@ -193,6 +194,7 @@ def idle_rules(rules: Iterable[Literals]) -> Iterator[tuple[Literals, Literals]]
         for option in _options(rule):
             rarest = min(option, key=lambda literal: (often[literal], literal))
             by_rarest.setdefault(rarest, []).append((option, rule))
+    freed_slowly(by_rarest, often, ordered)
 
 
 def _options(rule: Literals) -> tuple[frozenset[str], ...]:
