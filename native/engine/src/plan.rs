@@ -93,7 +93,7 @@ pub struct Rule {
 }
 
 /// The rules of a policy that run here, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The rules; their positions in the policy rise.
     pub rules: Vec<Rule>,

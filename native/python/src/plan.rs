@@ -45,13 +45,15 @@ impl Plan {
     /// Raises: `BadPlan`, Panicked.
     #[new]
     fn new(
+        py: Python<'_>,
         json: &Bound<'_, PyBytes>,
         decisions: Vec<Py<PyAny>>,
         map: Py<PyType>,
         list: Py<PyType>,
         wrapped: Py<PyType>,
     ) -> PyResult<Self> {
-        let compiled = guarded(|| engine::Plan::new(json.as_bytes()))?;
+        let json = json.as_bytes();
+        let compiled = guarded(|| py.detach(|| engine::Plan::new(json)))?;
         let compiled = compiled.map_err(|bad| {
             let rows: Vec<_> = bad.into_iter().map(|bad| (bad.at, bad.what)).collect();
             BadPlan::new_err((rows,))
@@ -96,6 +98,14 @@ impl Plan {
             origins,
         };
         guarded(|| self.answer(&asked))?
+    }
+}
+
+impl Drop for Plan {
+    /// Thousands of rules take a while to free: other threads run meanwhile.
+    fn drop(&mut self) {
+        let compiled = std::mem::take(&mut self.compiled);
+        Python::try_attach(|py| py.detach(|| drop(compiled)));
     }
 }
 
