@@ -76,21 +76,26 @@ def _is_plain(value: object, depth: int) -> bool:
     if kind is int:
         return isinstance(value, int) and -_ORDINARY_INT < value < _ORDINARY_INT
     if isinstance(value, dict) and type(value).items is dict.items:
-        return _are_plain(dict.values(value), depth) and all(map(_is_plain_key, dict.keys(value)))
+        return _are_plain(dict.values(value), depth) and _are_plain_keys(dict.keys(value))
     if isinstance(value, list) and type(value).__iter__ is list.__iter__:
         return _are_plain(value, depth)
     return isinstance(value, tuple) and kind is tuple and _are_plain(value, depth)
 
 
 def _are_plain(values: Iterable[object], depth: int) -> bool:
+    below = depth + 1
+    plain = _PLAIN if below <= MAX_DEPTH else frozenset[type]()
     for value in values:  # noqa: SIM110 - a generator would cost as much again, for every argument of every call
-        if not _is_plain(value, depth + 1):
+        if type(value) not in plain and not _is_plain(value, below):
             return False
     return True
 
 
-def _is_plain_key(key: object) -> bool:
-    return type(key) is str and key.isascii() and key != _TAG
+def _are_plain_keys(keys: Iterable[object]) -> bool:
+    for key in keys:  # noqa: SIM110 - as above
+        if type(key) is not str or not key.isascii() or key == _TAG:
+            return False
+    return True
 
 
 def digest(domain: str, value: object) -> bytes:
@@ -113,7 +118,7 @@ def long_digest(domain: str, value: object) -> bytes:
 
 def _portions(value: object) -> Iterator[bytes]:
     """The canonical encoding in pieces; long lists at the top, and in the values of an object there, are cut."""
-    if isinstance(value, dict) and all(map(_is_plain_key, value)):
+    if isinstance(value, dict) and _are_plain_keys(value):
         for i, key in enumerate(sorted(value)):
             yield (b"," if i else b"{") + encode(key) + b":"
             yield from _portions(value[key]) if isinstance(value[key], list) else (encode(value[key]),)
