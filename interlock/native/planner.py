@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from interlock.engine.decision import Decision, Verdict
+from interlock.engine.event import Phase
 from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.model import Policy, Rule
 from interlock.native.availability import ABI_VERSION
@@ -75,16 +77,22 @@ def _native(rule: Rule) -> dict[str, Any]:
         raise Stays("it is code")
     if "when" not in plan:
         return {**_own(rule, plan), "when": None}
-    oversize = Oversize(**{rule.phase: plan["oversize"]})
-    verdict = oversize.verdict(rule.phase) or Verdict.BLOCK
-    frame = Frame(rule.phase, Limits(**plan["limits"]), oversize, plan["resolve"])
+    frame, oversize = _frame(rule.phase, plan["oversize"], tuple(plan["limits"].items()), plan["resolve"])
     kept = ("id", "phase", "shadow", "verdict", "reason", "policy_id", "attributed_to", "mask")
     return {
         **{name: plan[name] for name in kept},
         "when": native_condition(plan["when"], frame),
         "flow": _first_flow(plan["when"]),
-        "oversize": verdict.name.lower(),
+        "oversize": oversize,
     }
+
+
+@functools.lru_cache(maxsize=16)
+def _frame(phase: Phase, word: str, limits: tuple[tuple[str, int], ...], resolves: bool) -> tuple[Frame, str]:
+    """The frame of a rule, and its verdict on a text that is longer than its patterns read."""
+    oversize = Oversize(**{phase: word})
+    verdict = oversize.verdict(phase) or Verdict.BLOCK
+    return Frame(phase, Limits(**dict(limits)), oversize, resolves), verdict.name.lower()
 
 
 def _first_flow(when: Mapping[str, Any]) -> dict[str, Any] | None:
