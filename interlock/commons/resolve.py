@@ -15,11 +15,10 @@ from interlock.base.canonical import digest
 from interlock.commons.grants import Grants
 from interlock.commons.pack import Pack
 from interlock.commons.rings import capped
-from interlock.engine.decision import Decision, Verdict
-from interlock.engine.event import SensorEvent
+from interlock.engine.decision import Verdict
 from interlock.engine.policy.document import RuleDoc, semantic_digest
 from interlock.engine.policy.load import compile_rules
-from interlock.engine.policy.model import Policy, Rule, RuleFunction, Source
+from interlock.engine.policy.model import Policy, Rule, Source
 
 __all__ = ["BASE_NAME", "Subscribed", "resolve"]
 
@@ -57,41 +56,40 @@ def resolve(base: Sequence[RuleDoc], packs: Sequence[Subscribed], grants: Grants
             seen.add(semantic)
             may = grants.covers(subscribed.pack.name, semantic)
             granted += [semantic] if may else []
-            rules += [_held(r, subscribed, may, taken) for r in compile_rules([doc], subscribed.source)]
+            rules.append(_held(doc, subscribed, may, taken))
     named = [[s.pack.name, s.ring, s.pack.digest] for s in packs]
     return Policy(tuple(rules), digest(_DIGEST, [sorted(own), named, sorted(granted)]).hex())
 
 
-def _held(rule: Rule, subscribed: Subscribed, granted: bool, taken: set[str]) -> Rule:
+def _held(doc: RuleDoc, subscribed: Subscribed, granted: bool, taken: set[str]) -> Rule:
     """A community rule under its ceiling, under an id that no other rule has."""
+    may = capped(doc.verdict, subscribed.ring, granted=granted)
+    if may is Verdict.ESCALATE and doc.verdict is not Verdict.ESCALATE:
+        doc = _asking(doc, subscribed)
+    (rule,) = compile_rules([doc], subscribed.source, asks=may is Verdict.ESCALATE)
     name = rule.id if rule.id not in taken else f"{subscribed.pack.name}/{rule.id}"
     taken.add(name)
-    verdict = None if rule.verdict is None else capped(rule.verdict, subscribed.ring, granted=granted)
-    function = _under_ceiling(rule.function, subscribed, granted)
-    return replace(rule, id=name, function=function, verdict=verdict, locked=False)
+    return replace(rule, id=name, locked=False, shadow=rule.shadow or may is Verdict.ALLOW)
 
 
-def _under_ceiling(function: RuleFunction, subscribed: Subscribed, granted: bool) -> RuleFunction:
-    name, ring = f"{subscribed.pack.name}@{subscribed.ring}", subscribed.ring
-
-    def held(event: SensorEvent) -> Decision | None:
-        said = function(event)
-        if said is None:
-            return None
-        verdict = capped(said.verdict, ring, granted=granted)
-        if verdict is said.verdict:
-            return said
-        return Decision(
-            verdict, f"{said.reason} ({_why(said.verdict, name, ring)})", said.policy_id, said.attributed_to
-        )
-
-    return held
+def _asking(doc: RuleDoc, subscribed: Subscribed) -> RuleDoc:
+    """A rule that would block or rewrite, as one that asks; what it masks is left as it is."""
+    why = _why(doc.verdict, f"{subscribed.pack.name}@{subscribed.ring}", subscribed.ring)
+    asking = replace(doc, verdict=Verdict.ESCALATE, reason=f"{doc.reason} ({why})", mask=None)
+    mask = doc.mask
+    if mask is None:
+        return asking
+    finds = {"detector": mask.detector, "params": mask.params}
+    condition, masks = doc.condition, mask.function
+    return replace(
+        asking,
+        when={"all": [doc.when, finds]},
+        condition=lambda event: condition(event) and masks(event) is not None,
+    )
 
 
 def _why(wanted: Verdict, name: str, ring: str) -> str:
-    does = {Verdict.BLOCK: "block", Verdict.MODIFY: "rewrite"}.get(wanted, "ask")
+    does = "block" if wanted is Verdict.BLOCK else "rewrite"
     if ring == "beta":
         return f"{name} would {does} it; a beta pack may only ask"
-    if ring == "stable":
-        return f"{name} would {does} it and is not granted to; allow it with: interlock mesh grant"
-    return f"{name} would {does} it; a {ring} pack only watches"
+    return f"{name} would {does} it and is not granted to; allow it with: interlock mesh grant"

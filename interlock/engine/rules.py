@@ -67,5 +67,4 @@ def _compiled(function: object) -> Rule:
     if phase not in ("call", "result"):
         raise ValueError(f"rule.phase is {phase!r}; it can be 'call' or 'result'")
     name = getattr(function, "__name__", type(function).__name__)
-    redacts, plan = bool(getattr(function, "redacts", False)), getattr(function, "plan", None)
-    return Rule(id=str(name), function=function, phase=phase, redacts=redacts, plan=plan)
+    return Rule(id=str(name), function=function, phase=phase, redacts=bool(getattr(function, "redacts", False)))

@@ -78,12 +78,14 @@ def _native(rule: Rule) -> dict[str, Any]:
     if "when" not in plan:
         return {**_own(rule, plan), "when": None}
     frame, oversize = _frame(rule.phase, plan["oversize"], tuple(plan["limits"].items()), plan["resolve"])
-    kept = ("id", "phase", "shadow", "verdict", "reason", "policy_id", "attributed_to", "mask")
+    kept = ("phase", "verdict", "reason", "policy_id", "attributed_to", "mask", "unjudged")
     return {
+        "id": plan["id"],  # the document's own: what it cannot judge it says under that
+        "shadow": rule.shadow,
         **{name: plan[name] for name in kept},
         "when": native_condition(plan["when"], frame),
         "flow": _first_flow(plan["when"]),
-        "oversize": oversize,
+        "oversize": plan["unjudged"] if plan["unjudged"] == "escalate" else oversize,
     }
 
 
@@ -114,6 +116,7 @@ def _own(rule: Rule, plan: Mapping[str, Any]) -> dict[str, Any]:
         "mask": {"detector": plan["detector"], "params": plan["params"]},
         "flow": None,
         "oversize": "block",
+        "unjudged": "block",
     }
 
 

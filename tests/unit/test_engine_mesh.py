@@ -87,3 +87,15 @@ def test_a_file_that_extends_a_subscription_follows_it_too(commons: World, tmp_p
     ambient.installed().live.refresh(wait=True)
     with pytest.raises(NotApproved, match="fry"):
         enforce_tool_call("Bash", {"command": "run fry now"})
+
+
+def test_a_canary_pack_holds_nothing_up_and_its_objections_are_on_record(commons: World) -> None:
+    commons.publisher.publish(pack(), "canary")
+    node = commons.member("node")
+    node.subscribe("team", "canary")
+    node.update()
+    sink = InMemorySink()
+    install(policy="mesh:team@canary", sink=sink)
+    assert enforce_tool_call("Bash", {"command": "run zap now"}) == {"command": "run zap now"}
+    (kept,) = sink.receipts
+    assert (kept.verdict, kept.shadows) == ("ALLOW", "team.zap BLOCK")

@@ -66,7 +66,7 @@ OTHERWISE = {
     "hook-065": ("allow", "a list of names holds no secret; reading one is another call"),
     "hook-067": ("ask", "a person may want a system file changed"),
     "hook-068": ("allow", "a command split over two arguments of an unknown tool is not put together yet"),
-    "hook-069": ("allow", "addresses are judged in shell commands; WebFetch runs on the host's own list"),
+    "hook-069": ("ask", "a person may want to read what the metadata service says"),
     "hook-070": ("allow", "addresses are judged in shell commands; WebFetch runs on the host's own list"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Mapping
@@ -228,3 +229,10 @@ def test_a_shadow_rule_means_something_else_and_so_has_another_digest() -> None:
     assert loaded(data(rule("rm"))).digest == loaded(data(rule("rm", shadow=False))).digest
     assert loaded(data(rule("rm"))).digest != loaded(data(rule("rm", shadow=True))).digest
     assert "shadow: is neither true nor false" in refused(data(rule("rm", shadow="yes")), {})
+
+
+def test_a_rule_that_gets_another_function_has_no_plan_of_the_one_before() -> None:
+    body = {"id": "a", "when": {"action": "t"}, "verdict": "block", "reason": "no"}
+    (compiled,) = compile_rules(rule_docs([body], "here"), HERE)
+    assert compiled.plan is not None
+    assert dataclasses.replace(compiled, function=lambda event: None).plan is None

@@ -34,26 +34,30 @@ class Reached:
         return True
 
 
-def compile_rules(docs: Iterable[RuleDoc], source: Source, counts: Counts | None = None) -> tuple[Rule, ...]:
-    """Rules that the engine can run; their counters count in `counts`, by default in a store of their own."""
+def compile_rules(
+    docs: Iterable[RuleDoc], source: Source, counts: Counts | None = None, *, asks: bool = False
+) -> tuple[Rule, ...]:
+    """Rules that the engine can run; their counters count in `counts`, by default in a store of their own.
+
+    With `asks`, a rule that cannot judge an event asks about it, and never blocks it.
+    """
     counts = counts or CountStore(SystemClock().now_us)
     return tuple(
         Rule(
             id=doc.id,
-            function=_function(doc, _counted(doc, counts)),
+            function=_function(doc, _counted(doc, counts), Verdict.ESCALATE if asks else Verdict.BLOCK),
             phase=doc.phase,
             verdict=doc.verdict,
             locked=doc.locked,
             redacts=doc.mask is not None,
             source=source,
             shadow=doc.shadow,
-            plan=_plan(doc),
         )
         for doc in docs
     )
 
 
-def _plan(doc: RuleDoc) -> dict[str, object]:
+def _plan(doc: RuleDoc, unjudged: Verdict) -> dict[str, object]:
     """The rule as plain JSON with all defaults filled in: what another engine compiles it from."""
     return {
         "id": doc.id,
@@ -67,6 +71,7 @@ def _plan(doc: RuleDoc) -> dict[str, object]:
         "shadow": doc.shadow,
         "limits": _limits(doc.setup.limits),
         "oversize": getattr(doc.setup.oversize, doc.phase),
+        "unjudged": unjudged.name.lower(),
         "resolve": doc.setup.resolve is not None and _follows(doc.when),
     }
 
@@ -105,17 +110,19 @@ def _uncounted(event: SensorEvent) -> bool:
     return True
 
 
-def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool]) -> RuleFunction:
+def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool], unjudged: Verdict) -> RuleFunction:
     """A rule's function. A rule that cannot judge an event objects to it, under a policy_id that is not its own."""
     too_large = doc.setup.oversize.verdict(doc.phase) or Verdict.BLOCK
+    too_large = unjudged if unjudged is Verdict.ESCALATE else too_large
 
     def function(event: SensorEvent) -> Decision | None:
         try:
             return _decision(doc, event) if doc.condition(event) and counted(event) else None
         except CannotJudge as e:
-            verdict = too_large if isinstance(e, Oversized) else Verdict.BLOCK
+            verdict = too_large if isinstance(e, Oversized) else unjudged
             return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, doc.attributed_to)
 
+    function.plan = _plan(doc, unjudged)  # type: ignore[attr-defined]  # read by Rule.plan
     return function
 
 

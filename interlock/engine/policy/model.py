@@ -31,8 +31,7 @@ class Rule:
 
     `function` gives its opinion of an event of its phase. `verdict` is what a declarative rule may say, None for code.
     `locked` rules cannot be disabled by an overlay; rules that redact are never counted in the mesh. `shadow` rules are
-    evaluated and recorded and decide nothing. `plan` is the rule as plain JSON values, from which a native evaluator
-    compiles it; None for what only Python can run.
+    evaluated and recorded and decide nothing.
     """
 
     id: str
@@ -43,7 +42,15 @@ class Rule:
     redacts: bool = False
     source: Source = field(default_factory=Source)
     shadow: bool = False
-    plan: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def plan(self) -> Mapping[str, object] | None:
+        """The rule as plain JSON values, from which a native evaluator compiles it; None for what only Python can run.
+
+        It belongs to the function: a rule that gets another function gets that one's plan, or none.
+        """
+        found: Mapping[str, object] | None = getattr(self.function, "plan", None)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

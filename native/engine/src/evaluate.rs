@@ -175,7 +175,7 @@ impl Rule {
             None => true,
             Some(condition) => match condition.holds(context) {
                 Ok(holds) => holds,
-                Err(Unjudged::Cannot(what)) => return Ok(Some(self.cannot(&what, Verdict::Block))),
+                Err(Unjudged::Cannot(what)) => return Ok(Some(self.cannot(&what, self.unjudged))),
                 Err(Unjudged::Oversized(what)) => {
                     return Ok(Some(self.cannot(&what, self.oversize)))
                 }

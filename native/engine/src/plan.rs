@@ -4,7 +4,7 @@
 //! {"format": "interlock-plan", "v": 1, "abi": 2, "rules": [
 //!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
 //!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
-//!    "flow": null, "oversize": "escalate"}]}
+//!    "flow": null, "oversize": "escalate", "unjudged": "block"}]}
 //! ```
 //!
 //! `at` is the rule's position in its policy and rises. With a `mask` the verdict is modify, or, where the detector's
@@ -90,6 +90,8 @@ pub struct Rule {
     pub flow: Option<Flow>,
     /// What it says where a text is longer than its patterns read: block or escalate.
     pub oversize: Verdict,
+    /// What it says where it cannot judge for another reason: block or escalate.
+    pub unjudged: Verdict,
 }
 
 /// The rules of a policy that run here, in order.
@@ -134,6 +136,7 @@ struct RuleDoc {
     mask: Option<Map<String, Json>>,
     flow: Json,
     oversize: String,
+    unjudged: String,
 }
 
 impl Plan {
@@ -230,12 +233,18 @@ impl Rule {
             } else {
                 Some(Flow::new(&doc.flow)?)
             },
-            oversize: match doc.oversize.as_str() {
-                "block" => Verdict::Block,
-                "escalate" => Verdict::Escalate,
-                _ => return Err("oversize: is neither block nor escalate".to_owned()),
-            },
+            oversize: objection(&doc.oversize, "oversize")?,
+            unjudged: objection(&doc.unjudged, "unjudged")?,
         })
+    }
+}
+
+/// A verdict that objects, by its word.
+fn objection(word: &str, field: &str) -> Result<Verdict, String> {
+    match word {
+        "block" => Ok(Verdict::Block),
+        "escalate" => Ok(Verdict::Escalate),
+        _ => Err(format!("{field}: is neither block nor escalate")),
     }
 }
 
