@@ -87,13 +87,13 @@ def test_twice_the_rules_are_twice_the_calls(work: Callable[[int], object]) -> N
 
 
 def test_a_rule_keeps_few_objects_that_the_collector_has_to_look_at() -> None:
-    first = loaded(1)
-    gc.collect()
-    before = len(gc.get_objects())
-    policy = loaded(1000)
-    gc.collect()
-    assert len(first.rules) + len(policy.rules) == 1001
-    assert (len(gc.get_objects()) - before) / 1000 < 26
+    kept: list[Policy] = []
+    counts: list[int] = []
+    for _ in range(3):
+        kept.append(loaded(500))  # the first one fills tables and caches too
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    assert (counts[2] - counts[1]) / 500 < 30
 
 
 def test_the_plan_of_a_rule_shares_its_condition_with_the_rule() -> None:
