@@ -20,20 +20,36 @@ _MAX_CONFIG: Final = 256 * 1024  # bytes of one configuration file
 _PLAIN_NAME: Final = re.compile(r"[^-\s'\"\\*?\[\]{}~$`!&;|<>()#][^\s'\"\\*?\[\]{}$`!&;|<>()]*")
 # Variables that change what a shell, or every program, does. A value of none of them is looked at.
 _SHELL: Final = (
-    "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "GCONV_PATH", "GLOBIGNORE", "IFS", "LOCPATH", "MAGIC", "NODE_OPTIONS",
-    "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERLLIB", "POSIXLY_CORRECT", "PROMPT_COMMAND", "PYTHONHOME", "PYTHONPATH",
-    "PYTHONSTARTUP", "RUBYLIB", "RUBYOPT", "ZDOTDIR",
+    "AWKLIBPATH", "AWKPATH", "BASHOPTS", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "GCONV_PATH", "GLOBIGNORE",
+    "IFS", "LOCPATH", "MAGIC", "NLSPATH",
+    "NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERLLIB", "POSIXLY_CORRECT", "PROMPT_COMMAND", "PS4",
+    "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "RUBYLIB", "RUBYOPT", "SHELLOPTS", "TEXTDOMAIN", "TEXTDOMAINDIR",
+    "ZDOTDIR",
 )  # fmt: skip
-_SHELL_PREFIXES: Final = ("BASH_FUNC_", "LD_", "DYLD_", "GREP_OPTIONS", "LESSOPEN", "LESSCLOSE", "MALLOC_TRACE")
-_GIT: Final = ("PAGER", "LESS", "VISUAL", "EDITOR")
+_SHELL_PREFIXES: Final = (
+    "BASH_FUNC_", "DYLD_", "GREP_OPTIONS", "LD_", "LESSCLOSE", "LESSOPEN", "MALLOC_TRACE", "OPENSSL_",
+)  # fmt: skip
+_PAGER: Final = ("PAGER", "DPKG_PAGER", "LESS", "VISUAL", "EDITOR")
+# Programs that others run by their name alone: scripts (zcat, egrep), and what shows its output page by page.
+_HELPERS: Final = (
+    "basename", "bash", "bzip2", "cat", "env", "grep", "gzip", "less", "ls", "more", "pager", "sed", "sh", "sort", "xz",
+    "zstd",
+)  # fmt: skip
+# Files in the home directory by which a program executes others.
+_HOME_FILES: Final = {"rpm": (".rpmmacros", ".rpmrc", ".popt", ".config/rpm", ".config/popt")}
 # Sections and names of git's configuration by which git runs other programs, or reads a file that does.
+# More than one section may stand in a line. A URL with a password is a secret that `git remote -v` prints.
 _GIT_RUNS: Final = re.compile(
-    r"^\s*\[\s*(?:include|includeif|pager|filter|diff\s+\"|extensions|trace2)"
-    r"|^\s*(?:\[[^\]\n]*\]\s*)?(?:fsmonitor|hookspath|pager|external|textconv|command|driver|attributesfile|worktree"
-    r"|showsignature|promisor|partialclonefilter)\b",
+    r"\[\s*(?:include|includeif|pager|pretty|filter|gpg|diff\s+\"|diff\.|extensions|trace2)"
+    r"|(?:^|\])[\s\ufeff]*(?:fsmonitor|hookspath|pager|external|textconv|command|driver|attributesfile|worktree"
+    r"|showsignature|promisor|partialclonefilter|clean|smudge|process|program|pretty|extraheader)\b"
+    r"|://[^/\s@]*:[^/\s@]*@",
     re.I | re.M,
 )
-_HOOKS: Final = ("post-index-change", "fsmonitor-watchman", "reference-transaction")
+# Files in the repository that git runs, or by which its configuration lies elsewhere.
+_FOREIGN: Final = (
+    "hooks/post-index-change", "hooks/fsmonitor-watchman", "hooks/reference-transaction", "commondir",
+)  # fmt: skip
 
 
 class FileResolver:
@@ -88,22 +104,33 @@ class FileResolver:
     def plain(self, settings: str, directory: str) -> bool:
         """See Resolver."""
         if settings == "shell":
-            return not any(n in _SHELL or n.startswith(_SHELL_PREFIXES) for n in self._environ)
+            odd = any(n in _SHELL or n.startswith(_SHELL_PREFIXES) for n in self._environ)
+            return not odd and not any(_within(self.program(n) or "", directory) for n in _HELPERS)
         if settings == "rg":
             return "RIPGREP_CONFIG_PATH" not in self._environ
+        if settings == "pager":
+            return not any(n in _PAGER for n in self._environ)
+        if settings in _HOME_FILES:
+            home = self._environ.get("HOME", "/")
+            return not any(os.path.lexists(os.path.join(home, name)) for name in _HOME_FILES[settings])
+        if settings == "git-tree":
+            folder = _git_folder(directory)
+            return folder is None or _within(folder, os.path.realpath(directory))
         return settings == "git" and self._plain_git(directory)
 
     def _plain_git(self, directory: str) -> bool:
-        if any(n in _GIT or n.startswith("GIT_") for n in self._environ):
+        if any(n in _PAGER or n.startswith("GIT_") for n in self._environ):
             return False
         folder = _git_folder(directory)
-        if folder is None or any(os.path.lexists(os.path.join(folder, "hooks", hook)) for hook in _HOOKS):
+        if folder is None or any(os.path.lexists(os.path.join(folder, name)) for name in _FOREIGN):
             return False
         if any(e is None or (e.name == ".git" and e.path != folder) for e in _below(os.path.dirname(folder))):
             return False  # a repository inside this one, with a configuration of its own: git status looks into it
         home = self._environ.get("HOME", "")
         base = self._environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-        files = [os.path.join(folder, "config"), os.path.join(folder, "config.worktree"), "/etc/gitconfig"]
+        prefix = os.path.dirname(os.path.dirname(self.program("git") or "/usr/bin/git"))
+        files = [os.path.join(prefix, "etc", "gitconfig"), "/etc/gitconfig"]
+        files += [os.path.join(folder, "config"), os.path.join(folder, "config.worktree")]
         files += [os.path.join(home, ".gitconfig"), os.path.join(base, "git", "config")]
         return all(_runs_nothing(Path(name)) for name in files)
 

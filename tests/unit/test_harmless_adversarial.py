@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from interlock.engine.analysis.harmless import prove
 from interlock.engine.event import SensorEvent
+from interlock.engine.harmless_files import FileResolver
 from tests.unit.harmless_tree import TREE, Ordinary
 
 WRITES = [
@@ -248,8 +252,101 @@ ELSEWHERE = [
     "cat /work/tree/../x",
     "cat /work/treetop/x",
 ]
+# Found by an attack on the proofs; each stands for a kind.
+ONCE_PROVEN = [
+    # an option that undoes another one, or means something else to another program of that name
+    "bat -pp --paging=always a",
+    "sed -l 'w out' p",
+    "ls -T /etc",
+    "ls -w /etc",
+    "fmt -p /etc/passwd",
+    "column -n /etc/passwd",
+    "sum -s /etc/passwd",
+    "find -f /etc -name x",
+    "find -x /etc",
+    "ptx -G a b",
+    "ptx -i /etc/passwd a",
+    "uuidgen -t",
+    "who /var/log/wtmp",
+    "compgen -f /etc/",
+    "compgen -d /home/",
+    # a default action: with an option before it, `list` is no subcommand
+    "git stash",
+    "yes | git stash -p list",
+    "git var -l",
+    "git range-diff a..b c..d",
+    "git diff ~/x a",
+    "git diff ./.. a",
+    "git diff src/../.. a",
+    # what connects, or runs other programs by the way
+    "last -d",
+    "lspci -q",
+    "lspci -qn",
+    "getent netgroup x",
+    "pip list",
+    "pip freeze",
+    "mediainfo https://x.example/a",
+    "pdfinfo https://x.example/a",
+    "cloc a.tar.gz",
+    "fd -l x",
+    "hwinfo --all",
+    "tput init",
+    "objdump -S a.o",
+    'lolcat "|id"',
+    # text that becomes code, or a name, only when it runs
+    'yq -n \'eval("lo" + "ad_str(\\"/etc/passwd\\")")\'',
+    "jq -n '\"a\" | modulemeta'",
+    "test $(cat f)",
+    '[ "$(cat f)" "$(cat g)" ]',
+    "test a* -eq 1",
+    "printf $(cat f)",
+    'printf %d "$(cat f)"',
+    "printf 'x%n' PATH; ls",
+    "printf -- '%n' PATH",
+    # an end that is not where it seems
+    "find . -exec cat + .env \\;",
+    "sed 's/[/]/g;s/w src/x/;p' a",
+    # names that a search found, with more text behind or split otherwise
+    "find . -maxdepth 0 -exec cat {}/../../../etc/passwd \\;",
+    "find . -exec cat {}./etc/passwd \\;",
+    "find . -print0 | xargs -0 -I{} cat {}/../../etc/passwd",
+    "cat $(find . -maxdepth 0)/../../etc/passwd",
+    "find etc | xargs -d . cat",
+    "find 'x /etc' | xargs cat",
+    "cat $(find 'x /etc')",
+    "printf './etc/passwd\n.' | tac | xargs cat",
+    "echo a | cat 5 | xargs cat",
+    "echo a | sort -n 5 | xargs cat",
+    # globs: their count, and the directory above
+    "uniq a*",
+    "xxd a*",
+    "grep l* README.md",
+    "grep -e l* README.md",
+    "timeout * ls",
+    "cat .?/a",
+    "cat ..*/a",
+    "ls .*",
+    "grep -r x .*",
+    # a variable that is another one when it is used
+    "false && for f in src; do ls; done; cat $f/etc/passwd",
+    "x=..; true || unset x; cat src/../$x/etc/passwd",
+    "read a b <<< 'x ../../etc/passwd'; cat \"$b\"",
+    "x=a; for i in 1 2; do cat $x; read x < f; done",
+    # what another shell reads otherwise
+    "cat =ls",
+    "x='a /etc/passwd'; cat $=x",
+    "x='/etc/pass*'; cat $~x",
+    "x=/work/tree; ls $x:h",
+    'x=/work/tree; ls "$x:h"',
+    "echo $HOME[PATH=1]",
+    "echo $[a[$(id)]]",
+    "< README.md",
+    "cat x\u00a0/etc/passwd",
+    "cat \u00e0/etc/passwd",
+    "cat a\x1bb",
+]
 PARTIAL = ["cat 'a", "if true; then ls", "ls )", "\x00ls"]
-ALL = [*WRITES, *EXECUTES, *CONNECTS, *ELSEWHERE, *PARTIAL]
+ALL = [*WRITES, *EXECUTES, *CONNECTS, *ELSEWHERE, *ONCE_PROVEN, *PARTIAL]
 
 
 class _WithSecrets(Ordinary):
@@ -280,3 +377,95 @@ def test_nothing_that_would_read_a_secret_on_its_way_is_proven(command: str) -> 
 @pytest.mark.parametrize("command", ["rm x", "cat /etc/passwd", "ls > x", "git push", "sh a"])
 def test_one_bad_segment_is_enough(prefix: str, command: str) -> None:
     assert prove(SensorEvent("Bash", {"command": prefix + command}, cwd=TREE), Ordinary()) is None
+
+
+# -- on a real directory, whose names and settings are part of the attack ---------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    for name in ("src", "d1/d2", "x "):
+        (tree / name).mkdir(parents=True)
+    for name in ("src/a", "a", "-ox", "1"):
+        (tree / name).write_text("x\n")
+    (tree / "d1" / "d2" / "link").symlink_to(tree / "src")
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    return tree
+
+
+def _real(tree: Path, command: str, **environ: str) -> bool:
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tree.parent), **environ}
+    return prove(SensorEvent("Bash", {"command": command}, cwd=str(tree)), FileResolver(env)) is not None
+
+
+def test_a_cd_that_may_not_have_happened_leaves_both_directories_in_question(tree: Path) -> None:
+    assert _real(tree, "sort src/*")
+    assert not _real(tree, "false && cd src; sort *")
+    assert not _real(tree, "false && cd src; find . | xargs wc")
+    (tree / "-ox").unlink()
+    assert _real(tree, "false && cd src; sort *")
+    (tree / "x ").rmdir()
+    assert _real(tree, "false && cd src; find . | xargs wc")
+
+
+def test_a_cd_that_follows_links_first_is_where_they_lead(tree: Path) -> None:
+    assert _real(tree, "cd -P d1/d2/link && cat a")
+    assert not _real(tree, "cd -P d1/d2/link/.. && cat ../x")
+
+
+def test_a_tree_whose_name_would_be_split_is_not_named(tmp_path: Path) -> None:
+    tree = tmp_path / "my tree"
+    tree.mkdir()
+    (tree / "a").write_text("")
+    assert _real(tree, "cat a")
+    assert not _real(tree, "cat $PWD/a")
+    assert not _real(tree, "pwd | xargs ls")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[x] [core] fsmonitor = ./x\n",
+        "[x][include]path = x\n",
+        '[x] [filter "y"] clean = ./x\n',
+        "[format]\n\tpretty = %G?\n[gpg]\n\tprogram = ./x\n",
+        "[pretty]\n\tx = %GS\n",
+        '[remote "origin"]\n\turl = https://me:secret@x.example/a\n',
+    ],
+)
+def test_no_spelling_of_a_setting_of_git_is_overlooked(tree: Path, setting: str) -> None:
+    assert _real(tree, "git log")
+    with (tree / ".git" / "config").open("a") as f:
+        f.write(setting)
+    assert not _real(tree, "git log")
+
+
+def test_a_mark_at_the_start_of_a_file_hides_no_setting(tree: Path) -> None:
+    (tree.parent / ".gitconfig").write_text("\ufeff[core]fsmonitor = ./x\n")
+    assert not _real(tree, "git log")
+
+
+def test_git_is_not_proven_where_its_configuration_lies_elsewhere(tree: Path) -> None:
+    assert _real(tree, "git log")
+    (tree / ".git" / "commondir").write_text("../evil\n")
+    assert not _real(tree, "git log")
+
+
+def test_git_is_not_proven_where_its_repository_reaches_out_of_the_tree(tree: Path) -> None:
+    assert _real(tree / "src", "ls")
+    assert not _real(tree / "src", "git diff")
+
+
+@pytest.mark.parametrize("name", ["SHELLOPTS", "PS4", "OPENSSL_CONF", "AWKPATH", "TEXTDOMAIN", "BASHOPTS"])
+def test_no_variable_that_runs_code_in_a_shell_or_library_is_overlooked(tree: Path, name: str) -> None:
+    assert not _real(tree, "ls", **{name: "x"})
+
+
+def test_a_helper_in_the_tree_ends_every_proof(tree: Path) -> None:
+    (tree / "bin").mkdir()
+    path = f"{tree / 'bin'}:/usr/bin:/bin"
+    assert _real(tree, "cat a", PATH=path)
+    (tree / "bin" / "gzip").write_text("#!/bin/sh\n")
+    (tree / "bin" / "gzip").chmod(0o755)
+    assert not _real(tree, "cat a", PATH=path)  # zcat and others are scripts that run it by its name

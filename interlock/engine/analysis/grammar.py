@@ -74,7 +74,8 @@ An **effect** is an object:
 - `descends`: `always`, or a list of options of which one makes the program read every file of the current tree.
 - `here`: the same, for a program that does so only where fewer than two operands are given (grep -r PATTERN).
 - `inner`: options behind which another command stands, up to `;` or `+`; it is judged by itself.
-- `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language.
+- `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language. `printf`: the format
+  must set no variable; behind one without numbers, arguments need not be known.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ from typing import Any, Final, NamedTuple
 
 from interlock.engine.analysis.effects import EFFECTS, SCOPES
 
-__all__ = ["ACTS", "Condition", "Effect", "Grammar", "Harmless", "Level", "compiled", "like"]
+__all__ = ["ACTS", "UNBOUNDED", "Condition", "Effect", "Grammar", "Harmless", "Level", "compiled", "like"]
 
 ACTS: Final[Mapping[str, str]] = {
     "delete": "delete",
@@ -110,6 +111,7 @@ _CONTENT: Final = ("", "net", "stdin")
 _LEVEL: Final = frozenset(("values", "attached", "leading", "anywhere", "help", "effects", "commands", "harmless"))
 _ROOT: Final = _LEVEL | {"format", "v", "program", "aliases"}
 _MAX_LEVELS: Final = 4
+UNBOUNDED: Final = 1 << 16  # operands, where a grammar says no number
 
 
 class Condition(NamedTuple):
@@ -319,7 +321,7 @@ def _harmless(document: Mapping[str, Any], where: str) -> Harmless:
         values={name: _globs(document["values"], name) for name in document.get("values", {})},
         numbers=document.get("numbers") is True,
         arguments=document.get("arguments", ""),
-        operands=document.get("operands", 1 << 16),
+        operands=document.get("operands", UNBOUNDED),
         least=document.get("least", 0),
         like=_globs(document, "like"),
         unlike=_globs(document, "unlike"),

@@ -11,6 +11,7 @@ system that is not what its name says.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
@@ -39,6 +40,7 @@ _FOUND: Final = ("found", "filtered")
 _SEARCHES: Final = frozenset({"find", "gfind", "xargs"})
 _SELECTS: Final = frozenset({"egrep", "fgrep", "grep"})
 _SETTERS: Final = frozenset({"read", "unset"})
+_SPLIT: Final = re.compile(r"[\s*?\[\]\\'\"]")  # where a shell or xargs would split a name, or take it for a pattern
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _READS: Final = frozenset({"fs.list", "fs.read"})
 
@@ -62,7 +64,10 @@ class Resolver(Protocol):
         """The real path of the program that the shell would run for a name or a path."""
 
     def plain(self, settings: str, directory: str) -> bool:
-        """Whether no setting is in force by which the program (git, rg, or shell) executes others."""
+        """Whether no setting is in force by which the program (git, rg, ..., or shell) executes others.
+
+        "git-tree": whether no repository reaches from the directory, a working tree, to outside of it.
+        """
 
 
 class Proof(NamedTuple):
@@ -89,7 +94,7 @@ def prove(event: SensorEvent, resolver: Resolver) -> Proof | None:
     if command is None or tree is None or tree == "/":
         return None
     start = next((str(event.args[n]) for n in CWD_ARGS if n in event.args), event.cwd)
-    if not resolver.plain("shell", tree):
+    if not resolver.plain("shell", tree) or (_SPLIT.search(tree + str(start)) and "pwd" in command.lower()):
         return None
     script = parse(command)
     if objection(command, script):
@@ -122,6 +127,7 @@ class _Prover(Walk):
         self.resolver = resolver
         self.tree = tree
         self.programs: list[str] = []
+        self.top = ""  # the directory that a program reads whole, where it is not the current one
         self.inner = 0  # inside find, xargs: arguments may be names that a search found
         self.cwds = [start]  # each directory that the command may be in by now: a `cd` may fail, or not run
 
@@ -149,6 +155,8 @@ class _Prover(Walk):
         raise _Objected("runs what is not known")
 
     def read(self, target: Arg, program: str) -> None:
+        if "://" in target.text:
+            raise _Objected("may be an address")  # some viewers ask a server for it
         for path in self._inside(target):
             if is_secret(path) or path.endswith("/.git/config") or not self.resolver.clean(path):
                 raise _Objected("reads a secret, or more than its tree")
@@ -162,12 +170,12 @@ class _Prover(Walk):
         """The paths that an argument may name, as they stand and resolved. Raises: _Objected, where one is outside."""
         if target.text in self.files and target.text.startswith("/dev/fd/"):
             return []  # a process substitution, whose commands are proven by themselves
-        text, unknown, _ = target.text.partition(UNKNOWN)
-        if unknown and not (target.taint in _FOUND and text.endswith("/")):
+        text, unknown, rest = target.text.partition(UNKNOWN)
+        if unknown and (rest or target.taint not in _FOUND or not text.endswith("/")):
             raise _Objected("reads what is not known")
         if text != without_marks(text):
             raise _Objected("reads outside its tree")
-        if target.glob and "**" in text:
+        if target.glob and ("**" in text or _may_rise(text)):
             raise _Objected("a glob that cannot be told")
         paths: list[str] = []
         for cwd in self.cwds:
@@ -195,6 +203,7 @@ class _Prover(Walk):
             raise _Objected("prints the environment")
         for arg in argv[1:]:
             self._argument(arg, name)
+        self.top = ""
         reason = misfit(grammar.level, argv[1:], self._asked)
         if reason:
             raise _Objected(reason)
@@ -205,7 +214,8 @@ class _Prover(Walk):
         out = super()._execute(argv, stdin, functions)
         self.inner -= name in _SEARCHES
         if name in ("cd", "pushd"):
-            self.cwds.append(self.env.cwd)
+            reals = [r for a in argv[1:] if a.text[:1] != "-" for r in self._inside(a)]
+            self.cwds += [self.env.cwd, *reals]  # `cd -P` follows links before dots, `cd` does not
             self._inside(Arg("."))
         if not prints_exactly(name, argv[1:]):
             return UNKNOWN_ARG
@@ -217,7 +227,7 @@ class _Prover(Walk):
         builtin = path == name and name in SHELL_BUILTINS
         if real is None and builtin:
             return
-        if real is None or real.startswith((self.tree + "/", "/tmp/", "/var/tmp/", "/dev/")):  # noqa: S108
+        if real is None or real.startswith((self.tree + "/", "/tmp/", "/var/tmp/", "/private/", "/dev/")):  # noqa: S108
             raise _Objected("a program in the tree, or none")
         if path != name and (path[:1] != "/" or self.resolver.program(path) != real):
             raise _Objected("a program that is not the one of its name")
@@ -228,10 +238,13 @@ class _Prover(Walk):
             raise _Objected("sets a variable that is more than one")
         if program in _SETTERS and arg.text[:1] != "-" and not (settable(arg.text) or arg.text.isdigit()):
             raise _Objected("sets a variable that is more than one")
+        if arg.glob and _may_rise(arg.text):
+            raise _Objected("a glob that cannot be told")
         if arg.glob and arg.text[:1] in "*?[":
-            given = self.resolver.expand(join(self.env.cwd, arg.text))
-            if given is None or any(base_name(p)[:1] == "-" for p in given):
-                raise _Objected("a file whose name is an option")
+            for cwd in self.cwds:
+                given = self.resolver.expand(join(cwd, arg.text))
+                if given is None or any(base_name(p)[:1] == "-" for p in given):
+                    raise _Objected("a file whose name is an option")
         if not arg.known and arg.taint in _FOUND and not self.inner:
             self._plain_below(arg)
 
@@ -250,13 +263,26 @@ class _Prover(Walk):
         text, unknown, _ = arg.text.partition(UNKNOWN)
         if not unknown:
             return
-        real = self.resolver.real(join(self.env.cwd, text)) if text.endswith("/") and arg.taint in _FOUND else None
-        if real is None or not self.resolver.names(real):
+        if _SPLIT.search(text):
             raise _Objected("names that are split")
+        for cwd in self.cwds:
+            real = self.resolver.real(join(cwd, text)) if text.endswith("/") and arg.taint in _FOUND else None
+            if real is None or not self.resolver.names(real):
+                raise _Objected("names that are split")
 
     def _asked(self, settings: str) -> bool:
         """Whether the settings are plain here; "" asks whether the current directory may be read whole."""
         if settings:
+            self.top = self.tree if settings == "git" else ""
+            if self.top and not self.resolver.plain("git-tree", self.tree):
+                return False
             return all(self.resolver.plain(settings, cwd) for cwd in self.cwds)
-        self.read(Arg("."), "cwd")
+        self.read(Arg(self.top or "."), "cwd")
         return True
+
+
+def _may_rise(glob: str) -> bool:
+    """Whether a part of the glob is like `.*`, which for some shells is also the directory above."""
+    return any(
+        re.search(r"[*?[]", part) and fnmatch.fnmatchcase("..", part) for part in glob.split("/") if part[:1] == "."
+    )

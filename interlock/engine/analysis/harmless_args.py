@@ -6,16 +6,22 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from interlock.engine.analysis.grammar import Harmless, Level, like
-from interlock.engine.analysis.values import UNKNOWN, Arg
+from interlock.engine.analysis.grammar import UNBOUNDED, Harmless, Level, like
+from interlock.engine.analysis.values import UNKNOWN, Arg, without_marks
 
 __all__ = ["misfit", "prints_exactly"]
 
+_SYNTAX: Final = frozenset({"(", ")", "!", ","})  # of find
 _NUMBER: Final = re.compile(r"[-+]\d+")
 _FOUND: Final = ("found", "filtered")
 # sed: an optional address or two, and a command that only prints, deletes or replaces
-_ADDRESS: Final = r"(?:\d+|\$|\\?/(?:[^/\\\n]|\\.)*/I?|\d+~\d+)"
-_SUBSTITUTE: Final = r"s([/|#,:@!%])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpIi0-9]*"
+# In a bracket, the delimiter is a character for some sed and ends the pattern for others: it may not stand there.
+_BRACKET: Final = r"\[\^?\]?(?:\[[:.=][a-z]+[:.=]\]|(?!DELIMITER)[^\]\[\\\n]|\\[^\]\n])*\]"
+_PATTERN: Final = rf"(?:{_BRACKET}|(?!DELIMITER)[^\[\\\n]|\\.)*"
+_ADDRESS: Final = rf"(?:\d+|\$|/{_PATTERN.replace('DELIMITER', '/')}/I?|\d+~\d+)"
+_SUBSTITUTE: Final = (
+    rf"s(?P<d>[/|#,:@!%]){_PATTERN.replace('DELIMITER', '(?P=d)')}(?P=d)(?:(?!(?P=d))[^\\\n]|\\.)*(?P=d)[gpIi0-9]*"
+)
 _SED: Final = re.compile(
     rf"\s*(?:{_ADDRESS}\s*(?:,\s*[+~]?{_ADDRESS})?)?\s*!?\s*"
     rf"(?:[pdqQ=lnNgGhHxDP]|q\s*\d+|{_SUBSTITUTE}|y/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/)?\s*(?=[;\n]|$)"
@@ -45,7 +51,7 @@ def misfit(level: Level, args: Sequence[Arg], asked: Callable[[str], bool]) -> s
         if isinstance(scan, str):
             return scan
         inner = level.commands.get(scan.operands[0].text) if level.commands and scan.operands else None
-        reason = _level_misfit(harmless, scan, asked, commands=bool(level.commands), named=inner is not None)
+        reason = _level_misfit(level, harmless, scan, asked, named=inner is not None)
         if reason or inner is None:
             return reason
         args = scan.rest
@@ -56,14 +62,16 @@ def misfit(level: Level, args: Sequence[Arg], asked: Callable[[str], bool]) -> s
         level = inner
 
 
-def _level_misfit(h: Harmless, scan: _Scan, asked: Callable[[str], bool], *, commands: bool, named: bool) -> str:
+def _level_misfit(level: Level, h: Harmless, scan: _Scan, asked: Callable[[str], bool], *, named: bool) -> str:
     texts = [a.text for a in scan.operands]
     given = {name for name, _ in scan.options}
-    if commands:
-        if texts and not named:
+    if level.commands:
+        if (texts and not named) or len(texts) < h.least:
             return "a subcommand that is not known"
     elif not h.least <= len(texts) <= h.operands or (h.like and not all(like(t, h.like) for t in texts)):
         return "operands that are not known to be harmless"
+    if any(a.glob for a in scan.operands) and _counted(level, h, scan.operands):
+        return "a glob where it matters how many names it gives"
     everything = [*texts, *(v for _, v in scan.options if v is not None)]
     if h.unlike and any(like(t, h.unlike) for t in everything):
         return "an argument that may do harm"
@@ -102,9 +110,18 @@ def _sed_prints(script: str) -> bool:
 
 
 _REWRITES: Final = frozenset({"-printf", "-fprintf", "-ls", "-exec", "-print0"})
-_PASSES: Final = frozenset({"sort", "uniq", "tac", "cat", "head", "tail"})
 _SELECTING: Final = re.compile(r"-[viEFwx]+")  # grep: whole lines of what comes on standard input
-_PASSING: Final = re.compile(r"-(?:[nruVfz]+|n?\d+)|\d+")
+# Programs and options that give whole lines of what comes on standard input, each with a line's end.
+_PASSING: Final = {
+    "cat": re.compile(r"-u"),
+    "head": re.compile(r"-n?\d+"),
+    "sort": re.compile(r"-[nruVf]+"),
+    "tail": re.compile(r"-n?\d+"),
+    "uniq": re.compile(r"-u"),
+}
+# printf: a format that sets no variable (`%n`, `-v`); and one without numbers, for which some shells compute
+_FORMAT: Final = re.compile(r"(?!-)(?:[^%]|%[-+ #0-9.]*[diouxXeEfFgGcsbq%]|%\([^()]*\)T)*")
+_TEXT_FORMAT: Final = re.compile(r"(?!-)(?:[^%]|%[-0-9.]*[sbqc%])*")
 
 
 def prints_exactly(program: str, args: Sequence[Arg]) -> bool:
@@ -116,7 +133,7 @@ def prints_exactly(program: str, args: Sequence[Arg]) -> bool:
         return all(_SELECTING.fullmatch(t) for t in texts[:-1]) and texts[-1:] != [] and texts[-1][:1] != "-"
     if program in ("find", "gfind"):
         return not _REWRITES & set(texts) or ("-print0" in texts and not (_REWRITES - {"-print0"}) & set(texts))
-    return program == "pwd" or (program in _PASSES and all(_PASSING.fullmatch(t) for t in texts))
+    return program == "pwd" or (program in _PASSING and all(_PASSING[program].fullmatch(t) for t in texts))
 
 
 # -- reading the arguments strictly ---------------------------------------------------------------------------------
@@ -125,10 +142,10 @@ def prints_exactly(program: str, args: Sequence[Arg]) -> bool:
 def _scanned(level: Level, h: Harmless, args: Sequence[Arg]) -> _Scan | str:
     """The arguments, each option spelled out and known; else why not."""
     if h.arguments == "any":
-        return _Scan([], [], ()) if not h.unlike else _Scan([], list(args), ())
+        return _any(h, args)
     options: list[tuple[str, str | None]] = []
     operands: list[Arg] = []
-    i = 0
+    i, opened = 0, False
     while i < len(args):
         arg = args[i]
         i += 1
@@ -138,24 +155,50 @@ def _scanned(level: Level, h: Harmless, args: Sequence[Arg]) -> _Scan | str:
         if not _is_option(arg, h):
             if not _certain(arg):
                 return "an argument that is not known"
+            if h.inner and (opened or options) and arg.text not in _SYNTAX:
+                return "a path behind an expression"
+            opened = opened or arg.text in _SYNTAX
             operands.append(arg)
             if level.leading:
-                return _Scan(options, operands, args[i:])
+                return _Scan(options, operands, args[i:]) if not arg.glob else "a glob where a word is expected"
             continue
         found = _option(level, h, arg.text)
         if found is None or not arg.known:
             return "an option that is not known to be harmless"
         for name, value, takes in found:
             if takes:
-                if i >= len(args) or not _certain(args[i]):
+                if i >= len(args) or args[i].glob or not _certain(args[i]):
                     return "an option's value that is not known"
                 value, i = args[i].text, i + 1
             if name in h.inner:
-                i = next((k for k in range(i, len(args)) if args[k].text in (";", "+")), len(args)) + 1
+                end = next((k for k in range(i, len(args)) if args[k].text in (";", "+")), len(args))
+                if end < len(args) and args[end].text == "+" and args[end - 1].text != "{}":
+                    return "a command whose end is not certain"  # only `{} +` ends one
+                i = end + 1
             if name not in h.options and not (value is not None and like(value, h.values.get(name, ()))):
                 return "an option that is not known to be harmless"
             options.append((name, value))
     return _Scan(options, operands, ()) if all(_certain(a) for a in operands) else "not known"
+
+
+def _any(h: Harmless, args: Sequence[Arg]) -> _Scan | str:
+    """Arguments of which none does harm; where some do, each must be known, and be one."""
+    if not h.unlike:
+        return _Scan([], [], ())
+    texts = args
+    if h.script == "printf" and args:
+        if not _FORMAT.fullmatch(args[0].text):
+            return "a format that may do more than print"
+        texts = args[:1] if _TEXT_FORMAT.fullmatch(args[0].text) else args
+    if any(not a.known or a.glob for a in texts):
+        return "an argument that is not known"
+    return _Scan([], list(args), ())
+
+
+def _counted(level: Level, h: Harmless, operands: Sequence[Arg]) -> bool:
+    """Whether it matters how many names a glob gives: there is a bound, or the first operand is no path."""
+    placed = any(one not in ("all", "stdin") and one[0] != "-" for effect in level.effects for one in effect.of)
+    return h.operands < UNBOUNDED or bool(h.like) or (placed and operands[0].glob)
 
 
 def _is_option(arg: Arg, h: Harmless) -> bool:
@@ -165,10 +208,10 @@ def _is_option(arg: Arg, h: Harmless) -> bool:
 
 def _certain(arg: Arg) -> bool:
     """Whether the argument is one word that is known, or a name below a known directory that a search found."""
-    if arg.known:
-        return True
-    text = arg.text.partition(UNKNOWN)[0]
-    return arg.taint in _FOUND and text.endswith("/") and text[:1] != "-"
+    text, unknown, rest = arg.text.partition(UNKNOWN)
+    if not unknown:
+        return text == without_marks(text)
+    return arg.taint in _FOUND and text.endswith("/") and text[:1] != "-" and not rest
 
 
 def _option(level: Level, h: Harmless, text: str) -> list[tuple[str, str | None, bool]] | None:

@@ -6,6 +6,7 @@ in the part that is let through here.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -55,19 +56,37 @@ _OPS: Final = frozenset({"", "len", "-", ":-", "+", ":+", "#", "##", "%", "%%", 
 _INPUTS: Final = frozenset({"<", "<<", "<<<", "<&"})
 _OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
 _QUALIFIED: Final = re.compile(r"[*?+@!\])]\(")  # an extended glob, or one with qualifiers: `*(e:code:)` in zsh
+# Expansions of zsh that are plain text for others (`$=x` splits, `$~x` globs), and arithmetic of old (`$[...]`).
+_OTHERS: Final = re.compile(r"\$\{?[=~^]|\$\[")
+# Characters at which shells differ: controls, and those of which a byte is a blank in some locales (0x85, 0xa0).
+_ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_BLANK_BYTES: Final = (0x85, 0xA0)
+_SETS_BY_NAME: Final = re.compile(r"\b(?:read|unset)\b")  # commands after which a variable may be another one
+_MODIFIED: Final = re.compile(r"\[|:[A-Za-z]")  # behind a variable, in zsh: a subscript, which computes; a modifier
+_MOVED_WORD: Final = re.compile(r"=[^=\s]")  # in zsh, `=ls` is the path of ls
 _MAX_DEPTH: Final = 20
 _MAX_TURNS: Final = 8  # the walk takes each turn of a loop that is no longer
 
 
 def objection(text: str, script: Script) -> str:
     """Why a command (its text, and that parsed) cannot be proven by its form, "" where nothing stands against it."""
-    return "code in a glob" if _QUALIFIED.search(text) else _Forms().script(script, 0)
+    if _QUALIFIED.search(text):
+        return "code in a glob"
+    if _ODD.search(text) or any(byte in text.encode() for byte in _BLANK_BYTES):
+        return "a character that shells read differently"
+    if _OTHERS.search(text):
+        return "an expansion that is not proven"
+    return _Forms(fixed=not _SETS_BY_NAME.search(text)).script(script, 0)
 
 
 class _Forms:
-    """The names that the command itself has set so far, and whether what stands here runs in any case."""
+    """The names that the command itself has set so far, and whether what stands here runs in any case.
 
-    def __init__(self) -> None:
+    `fixed`: nothing but assignments and loops sets a variable.
+    """
+
+    def __init__(self, *, fixed: bool) -> None:
+        self.fixed = fixed
         self.names: set[str] = set()
         self.certain = True
         self.moved = False
@@ -117,10 +136,15 @@ class _Forms:
             return "a loop that is not proven"
         if not settable(node.name):
             return "sets a variable that is more than one"
+        after = self.names | ({node.name} if self.certain else set())
         self.names.add(node.name)
-        return self.perhaps((node.body,), depth)
+        reason = self.perhaps((node.body,), depth)
+        self.names = after
+        return reason
 
     def simple(self, node: Simple, depth: int) -> str:
+        if not node.words and node.redirects:
+            return "a redirection without a command"  # in zsh, one runs: $READNULLCMD
         for assign in node.assigns:
             if assign.append or not settable(assign.name) or not (self.certain or node.words):
                 return "sets a variable that is more than one"
@@ -152,7 +176,11 @@ class _Forms:
 
     def word(self, word: Word, depth: int, *, exact: bool) -> str:
         """`exact`: each argument counts, so nothing may be split or come out of a command."""
-        for part in word:
+        if word and isinstance(word[0], Lit) and not word[0].quoted and _MOVED_WORD.match(word[0].text):
+            return "a word that shells read differently"
+        for part, behind in itertools.pairwise((*word, Lit("", quoted=True))):
+            if isinstance(part, Var) and isinstance(behind, Lit) and _MODIFIED.match(behind.text):
+                return "an expansion that is not proven"
             if isinstance(part, Lit):
                 reason = "code in a glob" if not part.quoted and re.search(r"[()]", part.text) else ""
             elif isinstance(part, Var):
@@ -172,7 +200,7 @@ class _Forms:
     def variable(self, part: Var, depth: int, exact: bool) -> str:
         if part.op not in _OPS:
             return "an expansion that is not proven"
-        known = part.name in self.names or (part.name == "PWD" and not self.moved)
+        known = (self.fixed and part.name in self.names) or (part.name == "PWD" and not self.moved)
         if not known and (exact or part.name not in _PLAIN_VARIABLES):
             return "a variable whose value is not known, or may be a secret"
         return self.word(part.arg, depth + 1, exact=exact) if part.arg else ""
