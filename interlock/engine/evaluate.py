@@ -71,6 +71,12 @@ class Evaluator(Protocol):
         """
         ...
 
+    def passes(
+        self, policy: Policy, action: str, args: Mapping[str, object], principal: str | None, cwd: str | None
+    ) -> bool:
+        """Whether no rule says anything of a call, where that can be told sooner than by `evaluate`; else False."""
+        ...
+
 
 class PythonEvaluator:
     """The reference."""
@@ -79,6 +85,11 @@ class PythonEvaluator:
 
     def evaluate(self, policy: Policy, event: SensorEvent) -> Outcome:
         return evaluate(policy, event)
+
+    def passes(
+        self, policy: Policy, action: str, args: Mapping[str, object], principal: str | None, cwd: str | None
+    ) -> bool:
+        return False
 
 
 def evaluate(policy: Policy, event: SensorEvent) -> Outcome:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final
 
 from interlock.base.canonical import encode
 from interlock.base.errors import InterlockError
@@ -19,8 +19,8 @@ from interlock.engine.ambient import Installed, current_run, current_span, insta
 from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
-from interlock.engine.event import PHASES, Origin, Phase, SensorEvent, event_of
-from interlock.engine.payload import FrozenDict, frozen_mapping, result_args
+from interlock.engine.event import Origin, Phase, SensorEvent, event_of
+from interlock.engine.payload import frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.record import receipt_of
 from interlock.engine.refusals import (
@@ -35,6 +35,7 @@ from interlock.engine.refusals import (
 )
 from interlock.engine.settle import Blocked, Ending, Enforcement, NotApproved, Settled, check_enforcement, settle
 from interlock.engine.sources import checked_origins, origin_for_principal, origin_for_tool
+from interlock.interceptors.given import check_event, check_name, check_texts, checked_args, checked_result
 
 __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
 
@@ -70,8 +71,12 @@ def enforce_tool_call(
     values came from. `on_escalate` is asked in place of the installed approver.
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
-    given = _checked_args(args)
     guard = installed()
+    if type(args) is dict and parent_principal is None and call_id is None and not origins and _unwatched(guard):
+        own = dict(args)  # what is judged is what is handed on, whatever becomes of the caller's
+        if enforcement == "blocking" and _passes(guard, name, own, principal, cwd):
+            return own
+    given = checked_args(args)
     event = _event(guard, name, given, "call", principal, parent_principal, cwd, call_id, origins)
     going = _through(guard, event, given, enforcement, on_escalate)
     assert isinstance(going, Mapping)
@@ -96,8 +101,26 @@ def enforce_tool_result(
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
     guard = installed()
-    event = _event(guard, name, _checked_result(result), "result", principal, parent_principal, cwd, call_id, origins)
+    event = _event(guard, name, checked_result(result), "result", principal, parent_principal, cwd, call_id, origins)
     return _through(guard, event, result, enforcement, on_escalate)
+
+
+def _unwatched(guard: Installed) -> bool:
+    """Whether nothing is to be kept, told or looked up of a call that no rule objects to."""
+    quiet = not guard.observers and guard.scopes is None and guard.flow is None
+    return quiet and getattr(guard.sink, "keeps_nothing", False)
+
+
+def _passes(guard: Installed, name: str, given: dict[str, object], principal: str | None, cwd: str | None) -> bool:
+    """The short way of a call that no rule objects to; where it says False, the long one decides and says why."""
+    if principal is None:
+        here = current_span()
+        principal = None if here is None else here.principal
+    try:
+        guard.live.refresh()
+        return guard.evaluator.passes(guard.live.current, name, given, principal, cwd)
+    except Exception:  # noqa: BLE001 - the long way meets it again
+        return False
 
 
 def decide(event: SensorEvent) -> Outcome:
@@ -107,7 +130,7 @@ def decide(event: SensorEvent) -> Outcome:
     A missing call id, time or span is filled in.
     Raises: RuntimeError where no guard is installed; TypeError, ValueError for what is no event.
     """
-    _check_event(event)
+    check_event(event)
     guard = installed()
     started = time.perf_counter_ns()
     event = _completed(event)
@@ -172,9 +195,9 @@ def _event(
 ) -> SensorEvent:
     """The event of one door, whole; `args` may be the caller's own."""
     if type(name) is not str or not name:
-        _check_name(name)
+        check_name(name)
     if principal is not None or parent_principal is not None or cwd is not None or type(call_id or "") is not str:
-        _check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
+        check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
     here = current_span()
     span_id: str | None = None
     if here is not None:
@@ -183,71 +206,6 @@ def _event(
     where = checked_origins(origins) if origins else ()
     now, known_as = guard.clock.now_us(), call_id or _call_ids[0]()
     return event_of(name, args, phase, principal, parent_principal, span_id, known_as, now, cwd, where)
-
-
-def _check_event(event: SensorEvent) -> None:
-    _check_name(event.action)
-    _checked_args(event.args)
-    if event.phase not in PHASES:
-        raise ValueError(f"a phase is {' or '.join(map(repr, PHASES))}")
-    names = ("principal", "parent_principal", "span_id", "call_id", "cwd")
-    _check_texts(**{name: getattr(event, name) for name in names})
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise TypeError("a tool's name is a string that is not empty")
-
-
-def _check_texts(**texts: object) -> None:
-    for name, text in texts.items():
-        if not isinstance(text, str | None):
-            raise TypeError(f"{name} is a string or None, not a {type(text).__name__}")
-
-
-def _checked_args(args: object) -> Mapping[str, object]:
-    """Arguments as the caller gave them, where they are an ordinary dict; else one reading of them.
-
-    A mapping of the caller's own is read once, so that what is judged is what is handed on.
-    Raises: TypeError, for what is no mapping from names to values.
-    """
-    if type(args) is dict:
-        for key in args:
-            if type(key) is not str and not isinstance(key, str):
-                break
-        else:
-            return args
-    elif isinstance(args, Mapping) and all(isinstance(key, str) for key in args):
-        return args if isinstance(args, FrozenDict) else _read_once(args)
-    raise TypeError("args is a mapping from argument names to values")
-
-
-def _checked_result(result: object) -> Mapping[str, object]:
-    """The `args` of a result event; those of an ordinary dict with names for keys are the dict itself."""
-    if type(result) is dict and all(type(key) is str for key in result):
-        return result
-    try:
-        return result_args(result)
-    except Exception as e:  # noqa: BLE001 - NotCanonical, or whatever a value of the tool's own raises when it is read
-        return _Failed(e)
-
-
-def _read_once(args: Mapping[str, object]) -> Mapping[str, object]:
-    try:
-        return dict(args.items())
-    except Exception as e:  # noqa: BLE001 - whatever a mapping of the caller's own raises when it is read
-        return _Failed(e)
-
-
-class _Failed(dict[str, object]):
-    """What could not be read; whoever judges it meets the same error."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self._error = error
-
-    def items(self) -> NoReturn:
-        raise self._error
 
 
 def _completed(event: SensorEvent) -> SensorEvent:

@@ -66,6 +66,16 @@ class NativeEvaluator:
             shown = replace(event, args=frozen_mapping({}))
             return Outcome(refusal(NATIVE_PANIC), shown, cause=e.error)
 
+    def passes(
+        self, policy: Policy, action: str, args: Mapping[str, object], principal: str | None, cwd: str | None
+    ) -> bool:
+        """Whether no rule says anything of a call; see `engine.evaluate.Evaluator`."""
+        compiled = self._kept.get(id(policy))
+        if compiled is None or "call" not in compiled.alone or type(action) is not str or not action:
+            return False
+        said: object = compiled.plan.opinions(0, compiled.size, True, action, args, False, principal, cwd, ())
+        return said is None
+
     def prepare(self, policy: Policy) -> None:
         """Compile a policy before a call needs it. Raises: whatever the native engine raises where it fails."""
         self._compiled(policy)

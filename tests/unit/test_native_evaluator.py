@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from interlock import detectors, install
+import interlock
+from interlock import Blocked, detectors, enforce_tool_call, install
 from interlock.engine import ambient
 from interlock.engine.decision import Decision, Verdict
-from interlock.engine.evaluate import PythonEvaluator, evaluate
+from interlock.engine.evaluate import Outcome, PythonEvaluator, evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.builtins import resolver
 from interlock.engine.policy.load import load_policy
@@ -134,3 +135,40 @@ def test_the_engine_is_chosen_where_a_guard_is_installed(monkeypatch: pytest.Mon
     monkeypatch.setenv("INTERLOCK_NATIVE", "0")
     assert isinstance(chosen_evaluator(), PythonEvaluator)
     ambient.install(None)
+
+
+def test_a_call_that_no_rule_objects_to_takes_the_short_way_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    long_way: list[str] = []
+    judge = NativeEvaluator.evaluate
+
+    def counted(self: NativeEvaluator, policy: Policy, event: SensorEvent) -> Outcome:
+        long_way.append(event.action)
+        return judge(self, policy, event)
+
+    monkeypatch.setattr(NativeEvaluator, "evaluate", counted)
+    rule = {"id": "r", "when": {"arg": "x", "equals": "bad"}, "verdict": "block", "reason": "no"}
+    interlock.install(policy=policy(rule))
+    try:
+        enforce_tool_call("first", {})  # compiles the policy, where nothing has readied it
+        del long_way[:]
+        given: dict[str, object] = {"x": ["good"]}
+        taken = enforce_tool_call("short", given)
+        assert (taken, taken is given, taken["x"] is given["x"], long_way) == ({"x": ["good"]}, False, True, [])
+        with interlock.span(principal="acme/a"):
+            enforce_tool_call("short", given, cwd="/w")
+        assert long_way == []
+        with pytest.raises(Blocked, match="no"):
+            enforce_tool_call("objected", {"x": "bad"})
+        enforce_tool_call("odd", {"x": b"bytes"})
+        enforce_tool_call("watched", given, enforcement="monitor")
+        enforce_tool_call("named", given, call_id="c")
+        assert long_way == ["objected", "odd", "watched", "named"]
+        for wrong in ({"principal": 3}, {"cwd": 3}, {"enforcement": "off"}):
+            with pytest.raises((TypeError, ValueError)):
+                enforce_tool_call("t", given, **cast(Any, wrong))
+        with pytest.raises(TypeError):
+            enforce_tool_call("t", cast(Any, {3: 1}))
+        with pytest.raises(TypeError):
+            enforce_tool_call("", given)
+    finally:
+        ambient.install(None)

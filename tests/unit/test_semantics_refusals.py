@@ -12,7 +12,7 @@ import pytest
 from interlock import Blocked, Decision, NotApproved, SensorEvent, enforce_tool_call, guard, install
 from interlock.engine import ambient
 from interlock.engine.decision import Verdict
-from interlock.engine.evaluate import Outcome
+from interlock.engine.evaluate import Outcome, PythonEvaluator
 from interlock.engine.live import LivePolicy
 from interlock.engine.policy.model import Policy
 from interlock.engine.receipts import Receipt
@@ -62,7 +62,7 @@ class Full(InMemorySink):
         raise OSError(SECRET)
 
 
-class Panicking:
+class Panicking(PythonEvaluator):
     name = "native"
 
     def evaluate(self, policy: Policy, event: SensorEvent) -> Outcome:
@@ -189,7 +189,7 @@ def test_a_native_panic_blocks_at_the_lower_door_too() -> None:
     assert decide(SensorEvent("t", {})).decision.policy_id == NATIVE_PANIC
 
 
-class Odd:
+class Odd(PythonEvaluator):
     """An evaluator of a later version, with a verdict of its own."""
 
     name = "odd"
@@ -210,7 +210,7 @@ def test_a_verdict_that_an_evaluator_makes_up_blocks_at_both_doors() -> None:
 # --- where nobody keeps or watches ------------------------------------------------------------------------------------
 
 
-class Quiet:
+class Quiet(PythonEvaluator):
     """An evaluator with no opinion, which notes what it was given."""
 
     name = "quiet"
