@@ -67,6 +67,8 @@ CODES: Final[dict[str, int]] = {
 
 def one_line(text: str, limit: int = 500) -> str:
     """Make any text safe to show as one line: no control characters, bounded length."""
+    if text.isprintable() and len(text) <= limit and text == " ".join(text.split()):
+        return text
     shown = "".join(c if c.isprintable() else " " for c in text)
     shown = " ".join(shown.split())
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -40,6 +40,7 @@ __all__ = [
     "encode_header",
     "encode_receipt",
     "label",
+    "receipt_with",
     "sealed",
     "verify_chain",
 ]
@@ -107,6 +108,10 @@ _NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int
 # fields that lines of the first version did not have; there every other one stood, as null where it said nothing
 _NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "signature"})
 _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
+# a Receipt before it is frozen: two classes with the same slots have the same layout
+_Draft: Any = dataclasses.make_dataclass(
+    "_Draft", [(f.name, object, dataclasses.field(default=f.default)) for f in dataclasses.fields(Receipt)], slots=True
+)
 _PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
 _ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))
 _values: Final = operator.attrgetter(*_TYPES)
@@ -119,6 +124,21 @@ class Verified:
 
     count: int
     head: str
+
+
+def receipt_with(**fields: object) -> Receipt:
+    """A Receipt in half the time that its constructor takes, which sets each field the long way round."""
+    draft: Any = _Draft(**fields)
+    draft.__class__ = Receipt
+    made: Receipt = draft
+    return made
+
+
+def _made(values: Sequence[object]) -> Receipt:
+    draft: Any = _Draft(*values)
+    draft.__class__ = Receipt
+    made: Receipt = draft
+    return made
 
 
 def label(text: str | None) -> str | None:
@@ -134,7 +154,7 @@ def sealed(receipt: Receipt, seal: Seal, seq: int, prev: str) -> tuple[Receipt, 
     bound = seal.seal(_joined(parts))
     values[_PLACE[seal.field]] = bound
     bisect.insort(parts, f'"{seal.field}":"{bound}"')
-    return Receipt(*values), _joined(parts) + b"\n"
+    return _made(values), _joined(parts) + b"\n"
 
 
 def encode_receipt(receipt: Receipt) -> bytes:

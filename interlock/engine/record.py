@@ -10,7 +10,7 @@ from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import Outcome
 from interlock.engine.policy.limits import Limits, oversized
 from interlock.engine.policy.model import Policy, Rule
-from interlock.engine.receipts import Receipt, label
+from interlock.engine.receipts import Receipt, label, receipt_with
 from interlock.engine.refusals import REASONS
 from interlock.engine.settle import Ending, Settled
 
@@ -50,7 +50,7 @@ def receipt_of(
         took = Verdict.MODIFY
     verdict: object = decision.verdict
     said = verdict.name if isinstance(verdict, Verdict) else "UNKNOWN"
-    return Receipt(
+    return receipt_with(
         ts_us=event.ts_us,
         call_id=label(event.call_id) or "",
         action=label(event.action) or "",

@@ -19,7 +19,7 @@ from interlock.engine.ambient import Installed, current_run, current_span, insta
 from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
-from interlock.engine.event import Origin, Phase, SensorEvent, event_of
+from interlock.engine.event import Origin, Phase, SensorEvent, event_of, with_args
 from interlock.engine.payload import frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.record import receipt_of
@@ -318,7 +318,7 @@ def _remember(guard: Installed, event: SensorEvent, released: object) -> None:
 
 def _frozen(event: SensorEvent) -> SensorEvent:
     args = frozen_mapping(event.args)
-    return event if args is event.args else replace(event, args=args)
+    return event if args is event.args else with_args(event, args)
 
 
 def _asked(

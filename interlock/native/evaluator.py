@@ -16,7 +16,7 @@ from typing import Any, Final
 from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Evaluator, Judge, Outcome, PythonEvaluator, asking, evaluate, judged
-from interlock.engine.event import PHASES, SensorEvent
+from interlock.engine.event import PHASES, SensorEvent, with_args
 from interlock.engine.payload import FrozenDict, FrozenList, frozen_mapping, result_args
 from interlock.engine.policy.model import Policy
 from interlock.engine.refusals import NATIVE_PANIC, refusal
@@ -155,7 +155,7 @@ def _folded(compiled: _Compiled, event: SensorEvent) -> Outcome:
         args = frozen_mapping(event.args)
     except Exception:  # noqa: BLE001 - whatever the caller's own mapping raises; Python says it in the words for it
         return evaluate(policy, event)
-    event = event if args is event.args else replace(event, args=args)
+    event = event if args is event.args else with_args(event, args)
     return judged(policy, event, lambda positions, seen: _judge(compiled, positions, seen))
 
 
