@@ -14,7 +14,7 @@ from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Phase, SensorEvent
 from interlock.engine.origins import flows
 from interlock.engine.policy.glob import compile_glob
-from interlock.engine.policy.model import RuleFunction
+from interlock.engine.policy.model import RuleFunction, tie_plan
 from interlock.engine.policy.regex_syntax import BadPattern
 
 __all__ = ["detector_guard", "mesh_indicator_guard", "network_egress_guard", "pii_redaction_guard", "secrets_guard"]
@@ -114,14 +114,14 @@ def mesh_indicator_guard(digests: Iterable[str], *, block: bool = False) -> Rule
         said = rule(event)
         return None if said is None else replace(said, verdict=Verdict.ESCALATE)
 
-    indicator.plan = {**rule.plan, "escalate": True}  # type: ignore[attr-defined]  # as in _built
+    tie_plan(indicator, {**rule.plan, "escalate": True})  # type: ignore[attr-defined]  # of _built
     return indicator
 
 
 def _built(name: str, params: Mapping[str, object]) -> RuleFunction:
     spec = REGISTRY[name]
     rule = spec.build(params)
-    rule.plan = {"detector": name, "params": dict(params)}  # type: ignore[attr-defined]  # read by engine.rules
+    tie_plan(rule, {"detector": name, "params": dict(params)})
     rule.template = spec.template  # type: ignore[attr-defined]  # read by engine.record: the reason without the value
     rule.redacts = spec.redacts  # type: ignore[attr-defined]  # read by engine.rules: what a mask saw is never counted
     return rule

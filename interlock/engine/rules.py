@@ -35,7 +35,7 @@ def code_rules(rules: Iterable[RuleFunction | Rule]) -> tuple[Rule, ...]:
     """Compiled rules of functions, in order; each is named for its function, and numbered where two share a name.
 
     A function's attribute `phase` ("call" by default) says which events it sees; `redacts` keeps it out of counts;
-    `plan` says which detector it is, so that it can run natively.
+    a plan that is tied to it (`tie_plan`) says which detector it is, so that it can run natively.
     Raises: TypeError, ValueError for what is no rule.
     """
     found: list[Rule] = []

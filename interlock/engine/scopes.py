@@ -240,7 +240,7 @@ class ScopedEngine:
         self.registry: Final = registry
         self.allow_unscoped: Final = allow_unscoped
         self._mutex = Mutex()
-        self._seen: tuple[str, int] | None = None
+        self._seen: tuple[Policy, int] | None = None
         self._made: dict[Resolved, Policy] = {}
 
     def policy_for(self, event: SensorEvent, base: Policy) -> Policy:
@@ -255,10 +255,11 @@ class ScopedEngine:
         return self._policy(resolved, base)
 
     def _policy(self, resolved: Resolved, base: Policy) -> Policy:
-        now = (base.digest, self.registry.version)
+        version = self.registry.version
         with self._mutex:
-            if self._seen != now:
-                self._seen, self._made = now, {}
+            # by the policy itself, not by its digest, which counts rules of code by no more than their names
+            if self._seen is None or self._seen[0] is not base or self._seen[1] != version:
+                self._seen, self._made = (base, version), {}
             if resolved not in self._made:
                 self._made[resolved] = _compiled(resolved.grants, base)
             return self._made[resolved]

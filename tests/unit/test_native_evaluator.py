@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import json
 from typing import Any, cast
 
@@ -43,6 +44,38 @@ RULES: list[dict[str, Any]] = [
 def policy(*rules: dict[str, Any]) -> Policy:
     document = {"format": "interlock-policy", "v": 1, "name": "test", "rules": list(rules)}
     return load_policy(json.dumps(document).encode(), where="test", source=Source("file"), resolve=resolver(None))
+
+
+class Proxy:
+    """Stands for a function and asks it for what it does not have itself."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.__name__ = "proxy"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __call__(self, event: SensorEvent) -> Decision | None:
+        return Decision.block("by the proxy")
+
+
+def test_a_function_that_took_over_a_detectors_attributes_runs_itself() -> None:
+    detector = detectors.network_egress_guard(allowed_hosts=["ok.example"])
+
+    @functools.wraps(detector)
+    def wrapped(event: SensorEvent) -> Decision | None:
+        return detector(event) or Decision.block("by the wrapper")
+
+    def copied(event: SensorEvent) -> Decision | None:
+        return Decision.block("by the copy")
+
+    copied.__dict__.update(detector.__dict__)
+    for rule, reason in ((wrapped, "by the wrapper"), (copied, "by the copy"), (Proxy(detector), "by the proxy")):
+        both = with_code_rules(None, code_rules([rule]))
+        assert planned(both).reasons == {0: "it is code"}
+        assert NativeEvaluator().evaluate(both, SensorEvent("x", {"a": 1})).decision.reason == reason
+    assert not planned(with_code_rules(None, code_rules([detector]))).reasons
 
 
 def test_rules_of_code_run_in_python_between_native_ones_and_detectors_do_not() -> None:

@@ -378,3 +378,21 @@ def test_spans_may_end_in_any_order(order: list[int]) -> None:
         assert current_span() is None
 
     contextvars.copy_context().run(run)
+
+
+def test_a_second_guard_with_the_same_scopes_goes_by_its_own_rules_whatever_they_are_called() -> None:
+    def named(reason: str | None) -> Any:
+        def rule(event: SensorEvent) -> Decision | None:
+            return None if reason is None else Decision.block(reason)
+
+        return rule
+
+    scopes = ScopedEngine(registry())
+    for reason in (None, "the second", "the third"):
+        install(rules=[named(reason)], scopes=scopes)
+        with span(principal="acme/lead"):
+            if reason is None:
+                assert enforce_tool_call("look", {"a": 1}) == {"a": 1}
+            else:
+                with pytest.raises(Blocked, match=reason):
+                    enforce_tool_call("look", {"a": 1})

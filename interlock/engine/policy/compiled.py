@@ -12,7 +12,7 @@ from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.counting import Counter, CountStore
 from interlock.engine.policy.limits import Limits
-from interlock.engine.policy.model import Rule, RuleFunction, Source
+from interlock.engine.policy.model import Rule, RuleFunction, Source, tie_plan
 from interlock.engine.policy.problems import CannotJudge, Oversized
 from interlock.engine.policy.rule_document import RuleDoc, semantic_digest
 
@@ -122,7 +122,7 @@ def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool], unjudged: Ve
             verdict = too_large if isinstance(e, Oversized) else unjudged
             return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, doc.attributed_to)
 
-    function.plan = _plan(doc, unjudged)  # type: ignore[attr-defined]  # read by Rule.plan
+    tie_plan(function, _plan(doc, unjudged))
     return function
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import Phase, SensorEvent
 from interlock.engine.policy.limits import Limits, Oversize
 
-__all__ = ["Policy", "Quarantined", "Rule", "RuleFunction", "Source"]
+__all__ = ["Policy", "Quarantined", "Rule", "RuleFunction", "Source", "tie_plan"]
 
 RuleFunction = Callable[[SensorEvent], "Decision | None"]
+
+_GUESTS: Final = ("pack", "overlay")  # kinds of source whose rules may only add to what the operator's own say
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,22 @@ class Rule:
     def plan(self) -> Mapping[str, object] | None:
         """The rule as plain JSON values, from which a native evaluator compiles it; None for what only Python can run.
 
-        It belongs to the function: a rule that gets another function gets that one's plan, or none.
+        It belongs to the function that it was tied to (`tie_plan`), and to no other that has taken over its attributes.
         """
+        owner: Callable[[], object] | None = getattr(self.function, "plan_owner", None)
+        if owner is None or owner() is not self.function:
+            return None
         found: Mapping[str, object] | None = getattr(self.function, "plan", None)
         return found
+
+
+def tie_plan(function: RuleFunction, plan: Mapping[str, object]) -> None:
+    """Say that a function means just what a plan means, so that the plan may run in its place (`Rule.plan`).
+
+    `functools.wraps`, proxies and bound methods hand on the attributes of what they stand for, and mean something else.
+    """
+    function.plan = plan  # type: ignore[attr-defined]  # read by Rule.plan, as the next
+    function.plan_owner = weakref.ref(function)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,9 @@ class Policy:
 
     `limits` and `oversize` say how much of an event patterns read, and what becomes of a larger one. `prove_harmless`
     asks for calls to be allowed with a proof where there is one. `quarantined` are rules that would be among `rules`.
+
+    Rules of packs and overlays stand after all others, and those of them that rewrite last, however they were given:
+    no rule is then asked only about what one of them has masked already.
     """
 
     rules: tuple[Rule, ...]
@@ -76,3 +94,15 @@ class Policy:
     oversize: Oversize = field(default_factory=Oversize)
     prove_harmless: bool = False
     quarantined: tuple[Quarantined, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _guests_last(self.rules))
+
+
+def _guests_last(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    guests = [rule for rule in rules if rule.source.kind in _GUESTS]
+    if not guests:
+        return rules
+    own = [rule for rule in rules if rule.source.kind not in _GUESTS]
+    objecting = [rule for rule in guests if rule.verdict is not Verdict.MODIFY]
+    return (*own, *objecting, *(rule for rule in guests if rule.verdict is Verdict.MODIFY))
