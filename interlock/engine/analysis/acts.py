@@ -108,8 +108,8 @@ def linked(walk: Walk, arg: Arg) -> Iterator[Finding]:
         yield Finding("self.protect.config", where.path, where.scope)
 
 
-_OPEN_MODE: Final = re.compile(r"0?[0-7]?[0-7][0-7][2367]|[augo]*[oa][ugo]*[+=][rxX]*w.*|a?\+rwx")
-_SUID_MODE: Final = re.compile(r"[4567][0-7]{3}|[ua]*u[ua]*\+[rwx]*s[rwx]*|\+s")
+_OPEN_MODE: Final = re.compile(r"0?[0-7]?[0-7][0-7][2367]|(?=[augo]*[oa])[augo]*+[+=][rxX]*w.*|a?\+rwx")
+_SUID_MODE: Final = re.compile(r"[4567][0-7]{3}|(?=[ua]*u)[ua]*+\+[rwx]*s[rwx]*|\+s")
 
 
 def permitted(walk: Walk, call: Call, arg: Arg, mode: str, recursive: bool) -> Iterator[Finding]:

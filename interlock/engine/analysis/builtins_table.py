@@ -21,6 +21,7 @@ def _cd(walk: Walk, call: Call) -> Arg | None:
     if call.program == "popd" or target.text in ("-", "") or target.text.startswith("+"):
         walk.env.cwd = UNKNOWN
     else:
+        walk.env.spend(len(walk.env.cwd) // 2)
         walk.env.cwd = join(walk.env.cwd, target.text)
     return EMPTY
 
@@ -30,6 +31,7 @@ def _declare(walk: Walk, call: Call) -> Arg | None:
     for arg in call.args:
         name, equals, value = arg.text.partition("=")
         if equals and name.rstrip("+").isidentifier():
+            walk.env.spend(8)
             walk.env.set(name.rstrip("+"), (arg._replace(text=value),))
             handler = walk.tables.handlers.get("=" + name)
             if handler is not None:
@@ -112,6 +114,7 @@ def _set(walk: Walk, call: Call) -> Arg | None:
 
 def _shift(walk: Walk, call: Call) -> Arg | None:
     count = whole_number(call.args[0].text) if call.args else 1
+    walk.env.spend(2 * len(walk.env.positional))
     walk.env.positional = walk.env.positional[1 if count is None else count :]
     return EMPTY
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Act", "scan"]
+__all__ = ["Act", "scan", "scan_cost"]
 
 _TOKEN: Final = re.compile(
     r"""(?P<string>[rbfuRBFU]{0,2}(?:'''(?:[^'\\]|\\.|'(?!''))*'''|\"""(?:[^"\\]|\\.|"(?!""))*\"""|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))"""
@@ -64,10 +64,12 @@ _OPENS: Final = frozenset(
 )
 _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 _LOOP: Final = re.compile(
-    r"\b(?:while\s*\(?\s*(?:1|True|true)|loop\s*(?:do|\{)|for\s*\(\s*;\s*;|fork\s+while\s+fork|for\s+\w+\s+in\s+range)"
+    r"\b(?:while\s*+\(?+\s*+(?:1|True|true)|loop\s*(?:do|\{)|for\s*\(\s*;\s*;|fork\s+while\s+fork|for\s+\w+\s+in\s+range)"
 )
 _ALIAS: Final = re.compile(r"\bimport\s+(\w+)\s+as\s+(\w+)")
 _MAX: Final = 64 * 1024
+_TOKEN_COST: Final = 3  # of a character of code
+_LONG_QUOTES: Final = ("\\`", "\\'''", '\\"""')  # of strings that may hold lines
 
 
 class Act(NamedTuple):
@@ -80,6 +82,16 @@ class Act(NamedTuple):
 class _Token(NamedTuple):
     kind: str
     text: str
+
+
+def scan_cost(code: str) -> int:
+    """What it costs to read the code: its tokens, and each escaped quote from which a string could reach to the end."""
+    cost = _TOKEN_COST * len(code)
+    if "\\" in code:
+        cost += sum(code.count(quote) for quote in _LONG_QUOTES) * len(code) // 64
+        for line in code.split("\n"):
+            cost += (line.count("\\'") + line.count('\\"')) * len(line) // 64
+    return cost
 
 
 def scan(code: str) -> Iterator[Act]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -15,6 +16,10 @@ __all__ = ["Findings", "Places"]
 _MAX_FOUND: Final = 500  # intents of one event
 _MAX_FILES: Final = 500  # files whose content is followed
 _MAX_TARGET: Final = 256  # characters of an intent's target
+_FINDING_COST: Final = 8
+_PLACE_COST: Final = 32  # of a path that is looked at
+_GLOB_COST: Final = 256  # of a glob beside that
+_GLOB: Final = re.compile(r"[*?\[]")
 
 
 class Places(NamedTuple):
@@ -38,6 +43,9 @@ class Findings:
         self.secrets = 0  # files of credentials that were read so far
 
     def emit(self, finding: Finding, program: str) -> None:
+        """Report a finding as an effect of `program`. Raises: Exhausted."""
+        if finding.name != "exec.partial":
+            self.env.spend(_FINDING_COST)
         if len(self.found) < _MAX_FOUND or finding.name == "exec.partial":
             effect, reversible = EFFECTS[finding.name]
             target = shown(finding.target)[:_MAX_TARGET]
@@ -45,6 +53,10 @@ class Findings:
             self.found[intent] = None
 
     def place(self, arg: Arg) -> Place:
+        """Where a path lies, seen from the directory of the moment. Raises: Exhausted."""
+        self.env.spend(_PLACE_COST + (len(self.env.cwd) + len(arg.text)) // 4)
+        if _GLOB.search(arg.text):  # it is held against each protected name
+            self.env.spend(_GLOB_COST + 8 * len(arg.text))
         return place(arg, self.env.cwd, self.work)
 
     def remember(self, target: Arg, content: Arg) -> None:

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from interlock.engine.analysis import sed_scripts
-from interlock.engine.analysis.code_scan import scan
+from interlock.engine.analysis.code_scan import scan, scan_cost
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.paths import join
@@ -66,7 +66,9 @@ def _with_positional(walk: Walk, call: Call, code: Arg, rest: tuple[Arg, ...]) -
     """Run code with `$0`, `$1` ... set; the first of `rest` is `$0`."""
     saved, values = walk.env.positional, walk.env.values
     walk.env.positional = rest[1:]
-    walk.env.values = {**values, "0": (rest[0],)} if rest else dict(values)
+    walk.env.values = walk.env.copied()
+    if rest:
+        walk.env.values["0"] = (rest[0],)
     out = walk.code(code, call.program, call.stdin)
     walk.env.positional, walk.env.values = saved, values
     return out
@@ -130,7 +132,7 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
             walk.unreadable(code, program)
         return
     walk.emit(Finding("exec.inline"), program)
-    walk.env.spend(len(code.text))
+    walk.env.spend(scan_cost(code.text))
     _own_files(walk, code.text, program)
     if _SOCKETS.search(code.text) and _SHELLS_IN_CODE.search(code.text):
         walk.emit(Finding("net.reverse_shell", "", "remote"), program)
@@ -202,6 +204,7 @@ def _awk(walk: Walk, call: Call) -> Arg | None:
     program = operands[0].text
     if len(program) > _MAX_AWK:
         raise Exhausted("too long")
+    walk.env.spend(len(program) ** 2 // 256)
     for m in re.finditer(
         r'system\s*\(\s*"((?:[^"\\]|\\.)*)"(\s*\))?|\|\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
         program,
@@ -209,7 +212,9 @@ def _awk(walk: Walk, call: Call) -> Arg | None:
         code = next(g for g in (m.group(1), m.group(3), m.group(4)) if g is not None)
         code = re.sub(r"\\(.)", r"\1", code)
         walk.code(Arg(code if m.group(1) is None or m.group(2) else code + UNKNOWN), "awk")
-    for m in re.finditer(r'print\s*\(?\s*"((?:[^"\\]|\\.)*)"\s*\)?\s*\|\s*"(?:/bin/)?(?:ba|da|z|k)?sh"', program):
+    for m in re.finditer(
+        r'print\s*+\(?+\s*+"((?:[^"\\]|\\.)*)"\s*+\)?+\s*+\|\s*+"(?:/bin/)?(?:ba|da|z|k)?sh"', program
+    ):
         walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(1))), "awk")
     for m in re.finditer(r'print[^;\n]*?>>?\s*"([^"]+)"', program):
         walk.written(Arg(m.group(1)), "awk")
@@ -223,6 +228,8 @@ def _sed(walk: Walk, call: Call) -> Arg | None:
         a.text for a in opts.operands[:1]
     ]
     for script in scripts:
+        starts = 1 + sum(script.count(sign) for sign in ";\n{}")
+        walk.env.spend(starts * min(len(script), 1000) // 4)
         for code in sed_scripts.commands(script):
             walk.code(Arg(code), "sed")
         for code in sed_scripts.substitutions(script):
@@ -335,15 +342,17 @@ _GIT_COMMANDS: Final = re.compile(
 def _git(walk: Walk, call: Call) -> Arg | None:
     """Commands that git itself would run: `-c core.pager=...`, an alias with `!`, `submodule foreach`, `bisect run`."""
     args = call.args
+    texts = [a.text for a in args]
+    walk.env.spend(8 * len(args))
     for a, b in itertools.pairwise(args):
         m = _GIT_COMMANDS.match(b.text) if a.text in ("-c", "--config-env") else None
         if m:
-            following = _after_alias(args, m.group(1)) if m.group(1) else ()
+            walk.env.spend(len(args) // 4)
+            following = _after_alias(args, texts, m.group(1)) if m.group(1) else ()
             _git_command(walk, " ".join([m.group(2), *(a.text for a in following)]), bool(m.group(1)))
     for arg in args:
         if arg.text.startswith("ext::"):
             walk.code(arg._replace(text=arg.text[5:]), "git")
-    texts = [a.text for a in args]
     for words in (["submodule", "foreach"], ["bisect", "run"], ["rebase", "--exec"], ["rebase", "-x"]):
         if words[0] in texts and words[1] in texts:
             rest = [a for a in args[texts.index(words[1]) + 1 :] if a.text not in ("--recursive", "-q", "--quiet")]
@@ -363,9 +372,8 @@ def _git(walk: Walk, call: Call) -> Arg | None:
     return None
 
 
-def _after_alias(args: tuple[Arg, ...], alias: str) -> tuple[Arg, ...]:
+def _after_alias(args: tuple[Arg, ...], texts: list[str], alias: str) -> tuple[Arg, ...]:
     """What follows the alias where the same command line uses it."""
-    texts = [a.text for a in args]
     return args[texts.index(alias) + 1 :] if alias in texts else ()
 
 

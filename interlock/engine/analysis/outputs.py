@@ -6,6 +6,7 @@ import base64
 import binascii
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -93,7 +94,7 @@ def _printf(args: Sequence[Arg], stdin: Arg | None) -> Arg:
         return EMPTY
     if not words:
         return EMPTY
-    form, values = ansi_c(words[0].text), words[1:]
+    form, values = ansi_c(words[0].text), deque(words[1:])
     taint = next((w.taint for w in words if w.taint), "")
     pieces: list[str] = []
     total = 0
@@ -107,10 +108,10 @@ def _printf(args: Sequence[Arg], stdin: Arg | None) -> Arg:
     return Arg("".join(pieces)[:_MAX], taint=taint)
 
 
-def _formatted(spec: str, values: list[Arg]) -> str:
+def _formatted(spec: str, values: deque[Arg]) -> str:
     if spec == "%%":
         return "%"
-    value = values.pop(0).text if values else ""
+    value = values.popleft().text if values else ""
     return ansi_c(value) if spec[-1] == "b" else value
 
 

@@ -42,6 +42,12 @@ def _takes_all(statement: str) -> bool:
     return not _WHERE.search(statement) or bool(_ALWAYS.search(statement))
 
 
+def _losses(walk: Walk, text: str) -> Iterator[Finding]:
+    """The same for a walk, which pays for each comment and quote that could reach to the end. Raises: Exhausted."""
+    walk.env.spend(len(text) + (text.count("/*") + text.count("$")) * len(text) // 64)
+    yield from sql_losses(text)
+
+
 def _client(walk: Walk, call: Call) -> Iterator[Finding]:
     """psql, mysql, sqlite3 ...: statements in options, operands and on standard input."""
     opts = split(
@@ -66,7 +72,7 @@ def _client(walk: Walk, call: Call) -> Iterator[Finding]:
     if call.stdin is not None:
         texts.append(call.stdin.text)
     for text in texts:
-        yield from sql_losses(text)
+        yield from _losses(walk, text)
     script = opts.values.get("-f") or opts.values.get("--file")
     if script is None and call.stdin is not None and call.stdin.taint == "file":
         script = Arg(walk.input)
@@ -78,7 +84,7 @@ def _script(walk: Walk, script: Arg) -> Iterator[Finding]:
     """A file of statements: what it is known to hold, else what its name says."""
     content = walk.files.get(join(walk.env.cwd, script.text))
     if content is not None and content.known:
-        yield from sql_losses(content.text)
+        yield from _losses(walk, content.text)
     elif re.search(r"(?:^|[/_.-])(?:drop|truncate|wipe|destroy|purge|reset)(?:[/_.-]|$)", script.text, re.I):
         yield Finding("db.drop", script.text, "unknown")
 

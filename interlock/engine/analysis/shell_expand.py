@@ -18,9 +18,13 @@ __all__ = ["MAX_CHARS", "MAX_FIELDS", "MAX_VALUE", "Environment", "Exhausted", "
 _MAX_DEPTH: Final = 100  # steps into inner words and scripts; see `shell_run.MAX_NESTED`
 MAX_FIELDS: Final = 256  # words that one brace expansion may give
 MAX_WORK: Final = 16 * 1024  # parts that are put together on the way there
-MAX_CHARS: Final = 320 * 1024  # characters of all values and inner texts of one analysis
+MAX_CHARS: Final = 256 * 1024  # what one analysis may touch: a character of a value is 1, other work as it is charged
 MAX_VALUE: Final = 64 * 1024  # characters of one value
+_ARG_COST: Final = 8  # of an argument beside its characters
+_PART_COST: Final = 8  # of a parameter or substitution in a word
+_VARIABLE_COST: Final = 4  # of a variable in a copy of all of them
 _MAX_WORDS: Final = 100_000  # arguments of all commands of one analysis
+_MAX_TRIMMED: Final = 512  # characters of a text from which a glob is taken off
 _GLOB: Final = re.compile(r"[*?\[]")
 _SEQUENCE: Final = re.compile(r"(-?[0-9]{1,9}|[A-Za-z])\.\.(-?[0-9]{1,9}|[A-Za-z])(?:\.\.(-?[0-9]{1,4}))?\Z")
 _SLICE: Final = re.compile(r"\s*(-?[0-9]{1,9})\s*(?::\s*(-?[0-9]{1,9}))?\s*\Z")
@@ -75,7 +79,18 @@ class Environment:
         if len(self.values) < 500 or name in self.values:
             self.values[name] = value
 
+    def copied(self) -> dict[str, tuple[Arg, ...]]:
+        """The variables as they are now, for a part that may change only its own copy. Raises: Exhausted."""
+        self.spend(_VARIABLE_COST * len(self.values))
+        return dict(self.values)
+
+    def hand_over(self, argv: list[Arg], stdin: Arg | None) -> None:
+        """Pay for a command's arguments and input, and for finding its file. Raises: Exhausted."""
+        touched = len(self.cwd) + (len(stdin.text) if stdin is not None else 0)
+        self.spend(_ARG_COST * len(argv) + sum(len(a.text) for a in argv) + touched // 8)
+
     def spend(self, chars: int) -> None:
+        """Use up some of what the analysis may touch. Raises: Exhausted."""
         self.chars -= chars
         if self.chars < 0:
             raise Exhausted("too long")
@@ -141,6 +156,7 @@ class Expander:
                     builder.add_field(arg)
                 self.runner.depth -= 1
             else:
+                self.env.spend(_PART_COST)
                 self._expanded(builder, part, split)
             self.env.spend(builder.cost())
         builder.break_field()
@@ -169,6 +185,7 @@ class Expander:
             builder.add(text, glob=False, quoted=True, taint=taint)
         else:
             separators = (self.env.get("IFS") or (EMPTY,))[0].text
+            self.env.spend(len(separators) + len(text) // 8)
             builder.add_split(text, separators, taint)
 
     def _value(self, part: Part) -> tuple[tuple[Arg, ...], bool]:
@@ -201,6 +218,7 @@ class Expander:
             return self._default(var.name, known, op, operand)
         if known is None:
             return (UNKNOWN_ARG,)
+        self.env.spend(sum(_change_cost(arg.text, op, operand.text) for arg in known))
         return tuple(_changed(arg, op, operand.text, var.arg) for arg in known)
 
     def _operand(self, word: Word) -> Arg:
@@ -220,6 +238,12 @@ class Expander:
         if kind == "=":
             self.env.set(name, (operand,))
         return (UNKNOWN_ARG,) if kind == "?" else (operand,)
+
+
+def _change_cost(text: str, op: str, operand: str) -> int:
+    """What a change costs; a glob is tried at each end of the text."""
+    tries = op[0] in "#%" and len(text) <= _MAX_TRIMMED and bool(_GLOB.search(operand))
+    return 8 + len(text) // 8 + (len(text) * (len(operand) + 2) // 2 if tries else 0)
 
 
 def _changed(arg: Arg, op: str, operand: str, word: Word) -> Arg:
@@ -255,7 +279,7 @@ def _sliced(text: str, m: re.Match[str]) -> str:
 
 def _trimmed(text: str, op: str, pattern: str) -> str:
     """Remove the shortest (`#`, `%`) or longest match of a glob from one end; long texts are only tried literally."""
-    if not _GLOB.search(pattern) or len(text) > 512:
+    if not _GLOB.search(pattern) or len(text) > _MAX_TRIMMED:
         return text.removeprefix(pattern) if op[0] == "#" else text.removesuffix(pattern)
     cuts = range(len(text) + 1) if (op in ("#", "%%")) else range(len(text), -1, -1)
     for cut in cuts:
@@ -306,8 +330,9 @@ class _Builder:
             self.break_field()
             return
         piece_start = 0
+        signs = frozenset(separators)
         for k, c in enumerate(text):
-            if c in separators:
+            if c in signs:
                 self._piece(text[piece_start:k], taint)
                 self.break_field()
                 piece_start = k + 1

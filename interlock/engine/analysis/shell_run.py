@@ -41,6 +41,7 @@ __all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "W
 MAX_STEPS: Final = 4000  # commands and loop turns of one walk
 MAX_NESTED: Final = 50  # commands inside commands: substitutions, `sh -c`, wrappers
 _MAX_TURNS: Final = 8  # a loop over more items runs once with all of them
+_PARSE_COST: Final = 2  # of a character that is read as code
 _VERSION: Final = re.compile(r"[-.]?[0-9][0-9.]*\Z")
 _HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
 _GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
@@ -151,7 +152,7 @@ class Walk(Findings):
         stdin, writes = self._redirected(node.redirects, stdin)
         if not node.subshell:
             return self._written(writes, self.run(node.body, stdin))
-        cwd, values = self.env.cwd, dict(self.env.values)
+        cwd, values = self.env.cwd, self.env.copied()
         out = self.run(node.body, stdin)
         self.env.cwd, self.env.values = cwd, values
         return self._written(writes, out)
@@ -165,7 +166,7 @@ class Walk(Findings):
 
     def _branch(self, script: Script, stdin: Arg | None) -> Arg:
         """A part that may or may not run: what it changes is known only where both ways agree."""
-        before = dict(self.env.values)
+        before = self.env.copied()
         out = self.run(script, stdin)
         for name, value in list(self.env.values.items()):
             old = before.get(name)
@@ -187,6 +188,7 @@ class Walk(Findings):
         self.run(node.cond, stdin)
         self.looping += 1
         items = self.expander.words(node.words) if node.words is not None else list(self.env.positional)
+        self.env.spend(2 * len(items))
         out = EMPTY
         if not node.name or not items:
             if node.name:
@@ -214,7 +216,7 @@ class Walk(Findings):
     # -- words that run ----------------------------------------------------------------------------------------
 
     def substitute(self, script: Script) -> Arg:
-        cwd, values = self.env.cwd, dict(self.env.values)
+        cwd, values = self.env.cwd, self.env.copied()
         out = self._nested(script, None)
         self.env.cwd, self.env.values = cwd, values
         return out
@@ -243,7 +245,7 @@ class Walk(Findings):
             return UNKNOWN_ARG
         if code.taint in ("net", "decoded"):
             self.unreadable(code, program)
-        self.env.spend(len(code.text))
+        self.env.spend(_PARSE_COST * len(code.text))
         script = parse_marked(code.text)
         self.partial = graver(self.partial, script.partial)
         return self._nested(script, stdin)
@@ -261,6 +263,7 @@ class Walk(Findings):
             value = self.assigned(word)
             if append:
                 old = self.env.get(name) or (EMPTY,)
+                self.env.spend(8 * len(old) + len(old[0].text) // 8)
                 value = (Arg(old[0].text + value[0].text, taint=value[0].taint),) if len(value) == 1 else old + value
             if node.words:
                 prefix[name] = value
@@ -274,9 +277,10 @@ class Walk(Findings):
             return self._written(writes, EMPTY)
         for name, value in prefix.items():
             self._sensitive(name, value)
-        saved = dict(self.env.values) if prefix else None
+        saved = self.env.copied() if prefix else None
         self.env.values.update(prefix)
-        out = self.code(self._aliased(alias, argv), argv[0].text, stdin) if alias else self.execute(argv, stdin)
+        aliased = Arg(" ".join([alias, *map(quoted, argv[1:])]) if alias else "")
+        out = self.code(aliased, argv[0].text, stdin) if alias else self.execute(argv, stdin)
         if saved is not None:
             self.env.values = saved
         return self._written(writes, out)
@@ -297,10 +301,6 @@ class Walk(Findings):
             return self.aliases.get(words[0][0].text, "")
         return ""
 
-    @staticmethod
-    def _aliased(alias: str, argv: Sequence[Arg]) -> Arg:
-        return Arg(" ".join([alias, *(quoted(a) for a in argv[1:])]))
-
     def execute(self, argv: list[Arg], stdin: Arg | None, *, functions: bool = True) -> Arg:
         """One command with its arguments, as the tables know it."""
         if not argv:
@@ -309,6 +309,7 @@ class Walk(Findings):
         self.depth += 1
         if self.depth >= MAX_NESTED * 2 or self.steps < 0:
             raise Exhausted("too deep" if self.steps >= 0 else "too many commands")
+        self.env.hand_over(argv, stdin)
         try:
             return self._execute(argv, stdin, functions)
         finally:

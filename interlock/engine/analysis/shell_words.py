@@ -16,6 +16,7 @@ __all__ = ["MAX_COMMANDS", "MAX_DEPTH", "MAX_LENGTH", "Budget", "WordReader", "a
 MAX_LENGTH: Final = 64 * 1024  # characters of one command
 MAX_DEPTH: Final = 50  # substitutions and compound commands inside each other
 MAX_COMMANDS: Final = 2000  # simple commands in one text
+_MAX_INNER: Final = 256 * 1024  # characters of backticks, arithmetic and here-documents, which are read once more
 
 _LIMITS: Final = frozenset({"too long", "too deep", "too many commands"})
 _PLAIN = re.compile(r"[^\s|&;()<>'\"\\$`]+")
@@ -63,14 +64,22 @@ def graver(known: str, new: str) -> str:
 class Budget:
     """What one whole parse may use, shared by the readers of its inner texts; `partial` as `graver` has it."""
 
-    __slots__ = ("commands", "partial")
+    __slots__ = ("commands", "inner", "partial")
 
     def __init__(self) -> None:
         self.commands = MAX_COMMANDS
+        self.inner = _MAX_INNER
         self.partial = ""
 
     def give_up(self, reason: str) -> None:
         self.partial = graver(self.partial, reason)
+
+    def reads(self, text: str) -> bool:
+        """Whether an inner text may still be read; one that may not makes the parse partial."""
+        self.inner -= len(text)
+        if self.inner < 0:
+            self.give_up("too long")
+        return self.inner >= 0
 
 
 class WordReader:
@@ -286,6 +295,8 @@ class WordReader:
         if self.depth >= MAX_DEPTH:
             self.budget.give_up("too deep")
             return (Lit(text, True),)
+        if not self.budget.reads(text):
+            return (Lit(text, True),)
         reader = self.fresh(text)
         parts: list[Part] = []
         reader._double(parts, "")
@@ -372,6 +383,8 @@ class WordReader:
         self.i = j + 1
         if self.depth >= MAX_DEPTH:
             self.budget.give_up("too deep")
+            return Sub(Script(), quoted)
+        if not self.budget.reads(raw):
             return Sub(Script(), quoted)
         inner = re.sub(r'\\([`$\\"])' if quoted else r"\\([`$\\])", r"\1", raw)
         return Sub(self.fresh(inner).whole(), quoted)

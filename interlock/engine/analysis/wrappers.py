@@ -149,6 +149,9 @@ _TABLE: Final[dict[str, Wrapper]] = {
 }  # fmt: skip
 
 
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+
+
 def _wrapped(walk: Walk, call: Call) -> Arg | None:
     spec = _TABLE[call.program]
     args = call.args
@@ -166,9 +169,11 @@ def _wrapped(walk: Walk, call: Call) -> Arg | None:
             if call.program == "start-stop-daemon":
                 return walk.execute([code, *opts.operands], call.stdin, functions=False)
             return walk.code(code, call.program, call.stdin)
-    rest = list(opts.operands[spec.skip :])
-    while spec.assigns and rest and re.match(r"[A-Za-z_]\w*=", rest[0].text):
-        _assign(walk, rest.pop(0))
+    start = min(spec.skip, len(opts.operands))
+    while spec.assigns and start < len(opts.operands) and _ASSIGNMENT.match(opts.operands[start].text):
+        _assign(walk, opts.operands[start])
+        start += 1
+    rest = list(opts.operands[start:])
     if rest and rest[0].text == "--":
         rest.pop(0)
     if len(rest) > 1 and rest[0].text in spec.code:
@@ -193,6 +198,7 @@ def _after_words(args: tuple[Arg, ...], spec: Wrapper) -> tuple[Arg, ...]:
 
 def _assign(walk: Walk, arg: Arg) -> None:
     name, _, value = arg.text.partition("=")
+    walk.env.spend(8)
     walk.env.set(name, (arg._replace(text=value),))
     handler = walk.tables.handlers.get("=" + name)
     if handler is not None:
@@ -222,7 +228,7 @@ def _xargs(walk: Walk, call: Call) -> Arg | None:
     mark = (holder.text or "{}") if holder is not None else "{}" if opts.has("-i", "--replace") else ""
     if mark and not opts.has("-d", "--delimiter", "-0", "--null"):  # each line is one item
         items = _items(call.stdin, Arg("\n"))
-    return walk.execute(_filled(command, items, mark), UNKNOWN_ARG, functions=False)
+    return walk.execute(_filled(walk, command, items, mark), UNKNOWN_ARG, functions=False)
 
 
 def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
@@ -235,19 +241,22 @@ def _items(stdin: Arg | None, delimiter: Arg | None = None) -> list[Arg]:
 _MAX_FILLED: Final = 64 * 1024  # characters of one word
 
 
-def _filled(command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
-    """The command with the items at its end, or in the place of `mark`."""
+def _filled(walk: Walk, command: list[Arg], items: list[Arg], mark: str) -> list[Arg]:
+    """The command with the items at its end, or in the place of `mark`. Raises: Exhausted."""
     if not mark or not any(mark in a.text for a in command):
         return [*command, *items]
     found: list[Arg] = []
+    all_items = " ".join(item.text for item in items)
     for arg in command:
         if arg.text == mark:
+            walk.env.spend(8 * len(items) + len(all_items))
             found.extend(items)
         elif mark in arg.text:
-            all_items = " ".join(item.text for item in items)
+            walk.env.spend(len(all_items) // 8)
             first = items[0] if items else EMPTY
             most = _MAX_FILLED // len(all_items) + 1 if all_items else -1  # what comes after them would be cut off
             text = arg.text.replace(mark, all_items, most)[:_MAX_FILLED]
+            walk.env.spend(len(text))
             found.append(arg._replace(text=text, taint=arg.taint or first.taint))
         else:
             found.append(arg)
@@ -271,7 +280,7 @@ def _parallel(walk: Walk, call: Call) -> Arg | None:
             walk.code(item, "parallel")
         return UNKNOWN_ARG
     mark = "{}" if any("{}" in a.text for a in command) else ""
-    filled = _filled(command, items, mark)
+    filled = _filled(walk, command, items, mark)
     if any(" " in a.text for a in command):
         walk.code(Arg(" ".join(a.text for a in filled)), "parallel")
     return walk.execute(filled, None, functions=False)
@@ -280,14 +289,14 @@ def _parallel(walk: Walk, call: Call) -> Arg | None:
 def _find(walk: Walk, call: Call) -> Arg | None:
     """-exec, -execdir, -ok: the command, once, with what the search would find. -delete is in the programs' table."""
     texts = [a.text for a in call.args]
-    found = printed("find", call.args, None)
+    found = _items(printed("find", call.args, None))
     k = 0
     while k < len(texts):
         if texts[k] in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next((j for j in range(k + 1, len(texts)) if texts[j] in (";", "+")), len(texts))
             command = list(call.args[k + 1 : end])
             if command:
-                walk.execute(_filled(command, _items(found), "{}"), None, functions=False)
+                walk.execute(_filled(walk, command, found, "{}"), None, functions=False)
             k = end
         k += 1
     return None
@@ -304,7 +313,7 @@ def _fd(walk: Walk, call: Call) -> Arg | None:
     items = [Arg(r.text.rstrip("/") + "/" + UNKNOWN, taint=taint) for r in roots]
     command = list(call.args[cut + 1 :])
     mark = "{}" if any("{}" in a.text for a in command) else ""
-    return walk.execute(_filled(command, items, mark), None, functions=False) if command else None
+    return walk.execute(_filled(walk, command, items, mark), None, functions=False) if command else None
 
 
 # -- other machines and containers ----------------------------------------------------------------------------------
@@ -331,6 +340,7 @@ def _container(walk: Walk, call: Call) -> Arg | None:
     opts = split(call.args, "HDlcfp", _DOCKER_LONG, leading=True)
     rest = list(opts.operands)
     while rest and rest[0].text in ("compose", "container"):
+        walk.env.spend(8 * len(rest))
         rest = list(split(rest[1:], "fp", _DOCKER_LONG, leading=True).operands)
     if not rest or rest[0].text not in ("exec", "run"):
         return None

@@ -24,7 +24,7 @@ fn at(name: &'static str, place: &Place) -> Finding {
 
 /// One path that is deleted, with what it means by where it lies.
 #[must_use]
-pub fn deleted(walk: &Walk, arg: &Arg, recursive: bool) -> Vec<Finding> {
+pub fn deleted(walk: &mut Walk, arg: &Arg, recursive: bool) -> Vec<Finding> {
     if arg.text.is_empty() {
         return Vec::new();
     }
@@ -114,7 +114,7 @@ fn special(arg: &Arg, place: &Place, recursive: bool) -> Vec<Finding> {
 
 /// One path that is taken away from its place.
 #[must_use]
-pub fn moved(walk: &Walk, arg: &Arg) -> Vec<Finding> {
+pub fn moved(walk: &mut Walk, arg: &Arg) -> Vec<Finding> {
     let place = walk.place(arg);
     let below = place.path.chars().skip(1).any(|c| c == '/');
     let top = matches!(place.scope, "root" | "home") || (place.scope == "system" && !below);
@@ -128,7 +128,7 @@ pub fn moved(walk: &Walk, arg: &Arg) -> Vec<Finding> {
 
 /// One directory that loses what is not elsewhere: a mirror of something.
 #[must_use]
-pub fn swept(walk: &Walk, arg: &Arg) -> Vec<Finding> {
+pub fn swept(walk: &mut Walk, arg: &Arg) -> Vec<Finding> {
     let mut found = deleted(walk, arg, true);
     found.retain(|finding| finding.name != "fs.delete.worktree");
     found
@@ -164,7 +164,7 @@ pub fn filled(walk: &mut Walk, target: &Arg, program: &str) {
 
 /// One path that gets a second name: a protected file would be reached by it.
 #[must_use]
-pub fn linked(walk: &Walk, arg: &Arg) -> Vec<Finding> {
+pub fn linked(walk: &mut Walk, arg: &Arg) -> Vec<Finding> {
     let place = walk.place(arg);
     let guarded = protected(&place.path, arg.glob, true);
     guarded
@@ -175,7 +175,13 @@ pub fn linked(walk: &Walk, arg: &Arg) -> Vec<Finding> {
 
 /// One path that gets another mode or owner.
 #[must_use]
-pub fn permitted(walk: &Walk, call: &Call, arg: &Arg, mode: &str, recursive: bool) -> Vec<Finding> {
+pub fn permitted(
+    walk: &mut Walk,
+    call: &Call,
+    arg: &Arg,
+    mode: &str,
+    recursive: bool,
+) -> Vec<Finding> {
     let place = walk.place(arg);
     let modes = call.program == "chmod";
     let grave = place.whole && matches!(place.scope, "root" | "home" | "system");

@@ -8,7 +8,7 @@ use super::environment::{one, Elements};
 use super::options::split;
 use super::paths::join;
 use super::patterns::{is_identifier, lines};
-use super::values::{first_taint, partition, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
+use super::values::{first_taint, length, partition, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
 use super::walk::{Call, Handler, Walk};
 
 const MAX_LINES: usize = 32;
@@ -69,6 +69,7 @@ fn cd(walk: &mut Walk, call: &Call) -> Option<Arg> {
     walk.env.cwd = if lost {
         UNKNOWN_TEXT.to_owned()
     } else {
+        walk.spend(length(&walk.env.cwd) / 2);
         join(&walk.env.cwd, target)
     };
     Some(Arg::empty())
@@ -79,7 +80,7 @@ fn declare(walk: &mut Walk, call: &Call) -> Option<Arg> {
     for arg in &call.args {
         let (name, equals, value) = partition(&arg.text, '=');
         let plain = name.trim_end_matches('+');
-        if equals && is_identifier(plain) {
+        if equals && is_identifier(plain) && walk.spend(8) {
             let value = one(arg.with_text(value));
             walk.env.set(plain, value.clone());
             walk.sensitive(name, &value);
@@ -210,7 +211,9 @@ fn shift(walk: &mut Walk, call: &Call) -> Option<Arg> {
         "" => 0,
         digits => digits.parse().unwrap_or(usize::MAX),
     };
-    walk.env.positional = walk.env.positional.iter().skip(count).cloned().collect();
+    if walk.spend(2 * walk.env.positional.len()) {
+        walk.env.positional = walk.env.positional.iter().skip(count).cloned().collect();
+    }
     Some(Arg::empty())
 }
 

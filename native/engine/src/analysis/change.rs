@@ -11,6 +11,18 @@ use super::values::{
 const REAL_HOME: &str = "/home/user"; // stands for the home directory where a part of its text is taken
 const MAX_TRIMMED: usize = 512; // characters of a text from which a glob is taken off
 
+/// What a change costs; a glob is tried at each end of the text.
+pub(crate) fn change_cost(text: &str, op: &str, operand: &str) -> usize {
+    let total = length(text);
+    let tries = op.starts_with(['#', '%']) && total <= MAX_TRIMMED && has_glob(operand);
+    let trying = if tries {
+        total * (length(operand) + 2) / 2
+    } else {
+        0
+    };
+    8 + total / 8 + trying
+}
+
 /// The value after an operator with an operand; `word` is the operand before its expansion.
 pub(crate) fn changed(arg: &Arg, op: &str, operand: &str, word: &Word) -> Arg {
     if arg.text.contains(UNKNOWN) || operand.contains(UNKNOWN) {

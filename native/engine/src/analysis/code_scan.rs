@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::code_tokens::{tokens, Kind, Token};
 use super::decode::base64;
 use super::patterns::{starts, Pattern};
-use super::values::{after_last, is_space, truncated};
+use super::values::{after_last, is_space, length, truncated};
 
 /// What one thing is that the code would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Act {
     pub texts: Vec<String>,
 }
 
+const TOKEN_COST: usize = 3; // of a character of code
+const LONG_QUOTES: &[&str] = &["\\`", "\\'''", "\\\"\"\""]; // of strings that may hold lines
 #[rustfmt::skip]
 const RUNS: &[&str] = &[
     "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run",
@@ -81,6 +83,22 @@ static LOOP: LazyLock<Pattern> = LazyLock::new(|| {
     )
 });
 static ALIAS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"\bimport\s+(\w+)\s+as\s+(\w+)"));
+
+/// What it costs to read the code: its tokens, and each escaped quote from which a string could reach to the end.
+#[must_use]
+pub fn scan_cost(code: &str) -> usize {
+    let count = |text: &str, sign: &str| text.matches(sign).count();
+    let total = length(code);
+    let mut cost = TOKEN_COST * total;
+    if code.contains('\\') {
+        let long: usize = LONG_QUOTES.iter().map(|quote| count(code, quote)).sum();
+        cost += long * total / 64;
+        for line in code.split('\n') {
+            cost += (count(line, "\\'") + count(line, "\\\"")) * length(line) / 64;
+        }
+    }
+    cost
+}
 
 /// The acts of the code, in order.
 #[must_use]
@@ -141,17 +159,20 @@ fn unquoted(text: &str) -> &str {
 
 /// The last part of a name like `os.path::join->x`.
 fn last_part(text: &str) -> &str {
-    let mut rest = text;
-    loop {
-        let next = [".", "::", "->"]
-            .iter()
-            .filter_map(|mark| rest.find(mark).map(|at| (at, at + mark.len())))
-            .min();
-        match next.and_then(|(_, end)| rest.get(end..)) {
-            Some(after) => rest = after,
-            None => return rest,
+    let bytes = text.as_bytes();
+    let (mut start, mut at) = (0, 0);
+    while let Some(first) = bytes.get(at) {
+        let width = match (first, bytes.get(at + 1)) {
+            (b'.', _) => 1,
+            (b':', Some(b':')) | (b'-', Some(b'>')) => 2,
+            _ => 0,
+        };
+        at += width.max(1);
+        if width > 0 {
+            start = at;
         }
     }
+    text.get(start..).unwrap_or("")
 }
 
 /// Whether the code runs (exec, eval) what it downloads or decodes.

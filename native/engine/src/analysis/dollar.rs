@@ -74,6 +74,9 @@ impl Reader<'_, '_> {
             self.budget.give_up("too deep");
             return vec![Part::lit(text, true)];
         }
+        if !self.budget.reads(text) {
+            return vec![Part::lit(text, true)];
+        }
         let mut parts = Word::new();
         self.fresh(text).double_quoted(&mut parts, None);
         parts
@@ -194,6 +197,12 @@ impl Reader<'_, '_> {
         self.i = end + 1;
         if self.depth >= MAX_DEPTH {
             self.budget.give_up("too deep");
+            return Part::Sub {
+                script: Script::default(),
+                quoted,
+            };
+        }
+        if !self.budget.reads(raw) {
             return Part::Sub {
                 script: Script::default(),
                 quoted,

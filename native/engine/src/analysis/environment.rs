@@ -5,8 +5,10 @@ use std::rc::Rc;
 
 use super::values::{Arg, HOME_TEXT};
 
-/// Characters of all values and inner texts of one analysis.
-pub const MAX_CHARS: i64 = 320 * 1024;
+/// What one analysis may touch: a character of a value is 1, other work as it is charged.
+pub const MAX_CHARS: i64 = 256 * 1024;
+/// What a variable costs in a copy of all of them.
+pub(crate) const VARIABLE_COST: usize = 4;
 const MAX_WORDS: usize = 100_000; // arguments of all commands of one analysis
 const MAX_VARIABLES: usize = 500;
 const MAX_INDEX: usize = 9; // digits of a number that may name an element

@@ -6,8 +6,8 @@ use super::ordinary::is_ordinary;
 use super::outputs::printed;
 use super::parser::parse_marked;
 use super::tree::{Assign, Node, Part, Script, Simple, Word};
-use super::values::{base_name, is_space, length, quoted, Arg, SELF, UNKNOWN};
-use super::walk::{Call, Handler, Program, Receiver, Walk, MAX_NESTED};
+use super::values::{base_name, is_space, length, quoted, without_version, Arg, SELF, UNKNOWN};
+use super::walk::{Call, Handler, Program, Receiver, Walk, ARG_COST, MAX_NESTED};
 use super::words::graver;
 use std::borrow::Cow;
 
@@ -21,6 +21,7 @@ const HIDDEN: &[&str] = &[
     "chmod",
     "chown",
 ];
+const PARSE_COST: usize = 2; // of a character that is read as code
 const GRAVE: &[&str] = &[
     "fs.delete.root",
     "disk.overwrite",
@@ -71,7 +72,7 @@ impl Walk {
         if matches!(code.taint, "net" | "decoded") {
             self.unreadable(&code, program);
         }
-        if !self.spend(length(&code.text)) {
+        if !self.spend(PARSE_COST * length(&code.text)) {
             return Arg::unknown();
         }
         let script = parse_marked(&code.text);
@@ -103,7 +104,7 @@ impl Walk {
         for (name, value) in &prefix {
             self.sensitive(name, value);
         }
-        let saved = (!prefix.is_empty()).then(|| self.env.values.clone());
+        let saved = (!prefix.is_empty()).then(|| self.copied());
         for (name, value) in prefix {
             self.env.put(&name, value);
         }
@@ -146,6 +147,8 @@ impl Walk {
         }
         let old = self.env.get(&assign.name).filter(|old| !old.is_empty());
         let old: &[Arg] = old.as_deref().unwrap_or(&[]);
+        let first = old.first().map_or(0, |arg| length(&arg.text));
+        self.spend(ARG_COST * old.len().max(1) + first / 8);
         if let [only] = value.as_slice() {
             let before = old.first().map_or("", |arg| arg.text.as_str());
             return one(Arg::tainted(format!("{before}{}", only.text), only.taint));
@@ -218,6 +221,9 @@ impl Walk {
         }
         if self.depth + 1 >= MAX_NESTED * 2 {
             self.exhaust("too deep");
+            return Arg::unknown();
+        }
+        if !self.hand_over(&argv, stdin.as_ref()) {
             return Arg::unknown();
         }
         self.depth += 1;
@@ -433,16 +439,4 @@ impl Walk {
         self.env.positional = saved;
         out
     }
-}
-
-/// A name without the version at its end: `python3.12`, `gcc-13`, `foo.2`.
-fn without_version(name: &str) -> &str {
-    let body = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let tail = name.get(body.len()..).unwrap_or("");
-    let Some(digit) = tail.find(|c: char| c.is_ascii_digit()) else {
-        return name;
-    };
-    let start = body.len() + digit;
-    let before = name.get(..start).unwrap_or(name);
-    before.strip_suffix(['-', '.']).unwrap_or(before)
 }

@@ -3,8 +3,10 @@
 //! The values come from the walk's `Environment`: the assignments seen so far in the same text and a few that every
 //! shell has.
 
+use std::collections::HashSet;
+
 use super::braces::{braces, has_braces};
-use super::change::changed;
+use super::change::{change_cost, changed};
 use super::environment::{one, Elements};
 use super::tree::{Part, Var, Word};
 use super::values::{first_taint, has_glob, length, spaced, truncated, Arg, HOME, UNKNOWN};
@@ -12,6 +14,8 @@ use super::walk::{Walk, MAX_NESTED};
 
 /// Characters of one value.
 pub const MAX_VALUE: usize = 64 * 1024;
+const FEW_SIGNS: usize = 8; // up to here a look through the signs is faster than a set
+const PART_COST: usize = 8; // of a parameter or substitution in a word
 const FIELD_COST: usize = 8; // what a field costs beside its characters
 
 impl Walk {
@@ -82,7 +86,10 @@ impl Walk {
                         builder.add_field(arg);
                     }
                 }
-                other => self.expanded(&mut builder, other, split),
+                other => {
+                    self.spend(PART_COST);
+                    self.expanded(&mut builder, other, split);
+                }
             }
             if !self.spend(std::mem::take(&mut builder.cost)) {
                 return Vec::new();
@@ -129,6 +136,8 @@ impl Walk {
         } else {
             let separators = self.env.get("IFS").filter(|found| !found.is_empty());
             let separators = separators.as_deref().and_then(<[Arg]>::first);
+            let signs = separators.map_or(0, |arg| length(&arg.text));
+            self.spend(signs + length(text) / 8);
             builder.add_split(text, separators.map_or("", |arg| arg.text.as_str()), taint);
         }
     }
@@ -180,10 +189,18 @@ impl Walk {
                 self.default(var, known, operand)
             }
             ("len", _) | (_, None) => unknown(),
-            (op, Some(known)) => known
-                .iter()
-                .map(|arg| changed(arg, op, &operand.text, &var.arg))
-                .collect(),
+            (op, Some(known)) => {
+                let costs = known
+                    .iter()
+                    .map(|arg| change_cost(&arg.text, op, &operand.text));
+                if !self.spend(costs.sum()) {
+                    return unknown();
+                }
+                known
+                    .iter()
+                    .map(|arg| changed(arg, op, &operand.text, &var.arg))
+                    .collect()
+            }
         }
     }
 
@@ -276,7 +293,16 @@ impl Builder {
             self.break_field(); // `$IFS` itself
             return;
         }
-        for (k, piece) in text.split(|c: char| separators.contains(c)).enumerate() {
+        let many = separators.len() > FEW_SIGNS;
+        let signs: HashSet<char> = separators.chars().take_while(|_| many).collect();
+        let separates = |c: char| {
+            if many {
+                signs.contains(&c)
+            } else {
+                separators.contains(c)
+            }
+        };
+        for (k, piece) in text.split(separates).enumerate() {
             if k > 0 {
                 self.break_field();
             }

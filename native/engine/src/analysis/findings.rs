@@ -4,11 +4,14 @@ use std::collections::HashSet;
 
 use super::effects::{effect_of, Finding, Intent};
 use super::paths::{is_disk, is_sink, join, place, Place};
-use super::values::{shown, Arg};
+use super::values::{has_glob, length, shown, Arg};
 use super::walk::{Receiver, Walk};
 
 const MAX_FOUND: usize = 500; // intents of one event
 const MAX_TARGET: usize = 256; // characters of an intent's target
+const FINDING_COST: usize = 8;
+const PLACE_COST: usize = 32; // of a path that is looked at
+const GLOB_COST: usize = 256; // of a glob beside that
 const FEW: usize = 24; // up to here a look through the list is faster than a set
 
 /// Files whose content is followed.
@@ -75,9 +78,11 @@ impl Found {
 impl Walk {
     /// Report a finding as an effect of `program`.
     pub fn emit(&mut self, finding: Finding, program: &str) {
-        if self.is_exhausted()
-            || (self.found.list().len() >= MAX_FOUND && finding.name != "exec.partial")
-        {
+        let partial = finding.name == "exec.partial";
+        if self.is_exhausted() || !(partial || self.spend(FINDING_COST)) {
+            return;
+        }
+        if self.found.list().len() >= MAX_FOUND && !partial {
             return;
         }
         let Some((effect, reversible)) = effect_of(finding.name) else {
@@ -120,7 +125,11 @@ impl Walk {
 
     /// Where a path lies, seen from the directory of the moment.
     #[must_use]
-    pub fn place(&self, arg: &Arg) -> Place {
+    pub fn place(&mut self, arg: &Arg) -> Place {
+        self.spend(PLACE_COST + (length(&self.env.cwd) + length(&arg.text)) / 4);
+        if has_glob(&arg.text) {
+            self.spend(GLOB_COST + 8 * length(&arg.text)); // it is held against each protected name
+        }
         place(arg, &self.env.cwd, &self.work)
     }
 

@@ -5,13 +5,13 @@
 
 use std::sync::LazyLock;
 
-use super::code_scan::{scan, Act, Deed};
+use super::code_scan::{scan, scan_cost, Act, Deed};
 use super::effects::Finding;
 use super::environment::one;
 use super::options::split;
 use super::patterns::{is_alpha, starts, stripped, Pattern};
 use super::small_languages;
-use super::values::{length, Arg, SELF, UNKNOWN};
+use super::values::{Arg, SELF, UNKNOWN};
 use super::walk::{Call, Handler, Walk};
 
 static OWN_FILES: LazyLock<Pattern> = LazyLock::new(|| {
@@ -122,7 +122,7 @@ fn shell(walk: &mut Walk, call: &Call) -> Option<Arg> {
 
 /// Run code with `$0`, `$1` ... set; the first of `rest` is `$0`.
 fn with_positional(walk: &mut Walk, call: &Call, code: Arg, rest: Vec<Arg>) -> Arg {
-    let values = walk.env.values.clone();
+    let values = walk.copied();
     let mut rest = rest.into_iter();
     if let Some(first) = rest.next() {
         walk.env.put("0", one(first));
@@ -232,7 +232,7 @@ fn inline(walk: &mut Walk, code: &Arg, program: &str) {
         return;
     }
     walk.emit(Finding::new("exec.inline", "", "unknown"), program);
-    if !walk.spend(length(&code.text)) {
+    if !walk.spend(scan_cost(&code.text)) {
         return;
     }
     own_files(walk, &code.text, program);

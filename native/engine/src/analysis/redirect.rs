@@ -9,7 +9,7 @@ impl Walk {
     /// What a command substitution prints; what it changes stays inside.
     pub(crate) fn substitute(&mut self, script: &Script) -> Arg {
         let cwd = self.env.cwd.clone();
-        let values = self.env.values.clone();
+        let values = self.copied();
         let out = self.nested(script, None);
         self.env.cwd = cwd;
         self.env.values = values;

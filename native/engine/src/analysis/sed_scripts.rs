@@ -62,7 +62,8 @@ fn substitution(chars: &[(usize, char)], start: usize) -> Option<(usize, usize, 
     while char(k).is_some_and(is_address) {
         k += 1;
     }
-    while char(k).is_some_and(is_space) {
+    let line = k == start; // without an address, a newline is a start of its own
+    while char(k).is_some_and(|c| is_space(c) && !(line && c == '\n')) {
         k += 1;
     }
     if char(k) != Some('s') {

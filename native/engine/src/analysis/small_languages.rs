@@ -132,6 +132,9 @@ fn awk(walk: &mut Walk, call: &Call) -> Option<Arg> {
         walk.exhaust("too long");
         return None;
     }
+    if !walk.spend(length(&program.text).pow(2) / 256) {
+        return None;
+    }
     for found in AWK_RUNS.all(&program.text) {
         let code = found.group(1).or(found.group(3)).unwrap_or(found.text(4));
         let mut code = unescaped(code);
@@ -160,6 +163,11 @@ fn sed(walk: &mut Walk, call: &Call) -> Option<Arg> {
         scripts.extend(opts.operands.first());
     }
     for script in scripts {
+        let separates = |b: &u8| matches!(b, b';' | b'\n' | b'{' | b'}');
+        let starts = 1 + script.text.bytes().filter(|b| separates(b)).count();
+        if !walk.spend(starts * length(&script.text).min(1000) / 4) {
+            return None;
+        }
         for code in sed_scripts::commands(&script.text) {
             walk.code(Arg::new(code), "sed", None);
         }
@@ -273,11 +281,17 @@ fn rsync(walk: &mut Walk, call: &Call) -> Option<Arg> {
 /// Commands that git itself would run: `-c core.pager=...`, an alias with `!`, `submodule foreach`, `bisect run`.
 fn git(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let args = &call.args;
+    if !walk.spend(8 * args.len()) {
+        return None;
+    }
     for (a, b) in args.iter().zip(args.iter().skip(1)) {
         if !matches!(a.text.as_str(), "-c" | "--config-env") {
             continue;
         }
         if let Some(found) = GIT.captures(&b.text) {
+            if !walk.spend(args.len() / 4) {
+                return None;
+            }
             let mut value = found.text(2).to_owned();
             for word in after_alias(args, found.text(1)) {
                 value.push(' ');

@@ -135,6 +135,19 @@ pub fn base_name(path: &str) -> &str {
     name.strip_suffix(".exe").unwrap_or(name)
 }
 
+/// A name without the version at its end: `python3.12`, `gcc-13`, `foo.2`.
+#[must_use]
+pub fn without_version(name: &str) -> &str {
+    let body = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let tail = name.get(body.len()..).unwrap_or("");
+    let Some(digit) = tail.find(|c: char| c.is_ascii_digit()) else {
+        return name;
+    };
+    let start = body.len() + digit;
+    let before = name.get(..start).unwrap_or(name);
+    before.strip_suffix(['-', '.']).unwrap_or(before)
+}
+
 /// What stands after the last `sign`, the whole text where there is none (Python's `text.rpartition(sign)[2]`).
 #[must_use]
 pub fn after_last(text: &str, sign: char) -> &str {

@@ -9,17 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::effects::{Finding, Intent};
-use super::environment::{one, Environment, Variables};
+use super::environment::{one, Environment, Variables, VARIABLE_COST};
 use super::findings::Found;
 use super::paths::Place;
 use super::tree::{Case, Loop, Node, Redirect, Script};
-use super::values::{joined, Arg, WORK_TEXT};
+use super::values::{joined, length, Arg, WORK_TEXT};
 use super::words::{graver, LIMITS};
 
 /// Commands and loop turns of one walk.
 pub const MAX_STEPS: i64 = 4000;
 /// Commands inside commands: substitutions, `sh -c`, wrappers.
 pub const MAX_NESTED: u32 = 50;
+pub(crate) const ARG_COST: usize = 8; // of an argument beside its characters
 const MAX_TURNS: usize = 8; // a loop over more items runs once with all of them
 
 /// One command that would run.
@@ -198,7 +199,20 @@ impl Walk {
         !self.exhausted.is_empty()
     }
 
-    /// Use up some of the characters that all values and inner texts may have; false where there were not enough.
+    /// The variables as they are now, for a part that may change only its own copy.
+    pub(crate) fn copied(&mut self) -> Variables {
+        self.spend(VARIABLE_COST * self.env.values.len());
+        self.env.values.clone()
+    }
+
+    /// Pay for a command's arguments and input, and for finding its file.
+    pub(crate) fn hand_over(&mut self, argv: &[Arg], stdin: Option<&Arg>) -> bool {
+        let touched = length(&self.env.cwd) + stdin.map_or(0, |stdin| length(&stdin.text));
+        let texts: usize = argv.iter().map(|arg| length(&arg.text)).sum();
+        self.spend(ARG_COST * argv.len() + texts + touched / 8)
+    }
+
+    /// Use up some of what the analysis may touch; false where there was not enough.
     pub fn spend(&mut self, chars: usize) -> bool {
         self.env.chars = self
             .env
@@ -285,7 +299,7 @@ impl Walk {
         stdin: Option<&Arg>,
     ) -> Arg {
         let (stdin, writes) = self.redirected(redirects, stdin);
-        let saved = subshell.then(|| (self.env.cwd.clone(), self.env.values.clone()));
+        let saved = subshell.then(|| (self.env.cwd.clone(), self.copied()));
         let out = self.run(body, stdin.as_ref());
         if let Some((cwd, values)) = saved {
             self.env.cwd = cwd;
@@ -310,7 +324,7 @@ impl Walk {
 
     /// A part that may or may not run: what it changes is known only where both ways agree.
     fn branch(&mut self, script: &Script, stdin: Option<&Arg>) -> Arg {
-        let before = self.env.values.clone();
+        let before = self.copied();
         let out = self.run(script, stdin);
         if !Rc::ptr_eq(&before, &self.env.values) {
             self.either(&before);
@@ -356,6 +370,7 @@ impl Walk {
             Some(words) => self.words(words),
             None => self.env.positional.to_vec(),
         };
+        self.spend(2 * items.len());
         let mut out = Arg::empty();
         if node.name.is_empty() || items.is_empty() {
             if !node.name.is_empty() {

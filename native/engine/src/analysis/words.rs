@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::scan;
 use super::tree::{Part, Word};
+use super::values::length;
 
 /// Characters of one command.
 pub const MAX_LENGTH: usize = 64 * 1024;
@@ -15,6 +16,8 @@ pub const MAX_LENGTH: usize = 64 * 1024;
 pub const MAX_DEPTH: u32 = 50;
 /// Simple commands in one text.
 pub const MAX_COMMANDS: u32 = 2000;
+
+const MAX_INNER: usize = 256 * 1024; // characters of backticks, arithmetic and here-documents, read once more
 
 /// The reasons for a partial view that are bounds of ours; the others are faults of the text.
 pub(crate) const LIMITS: &[&str] = &["too long", "too deep", "too many commands"];
@@ -32,6 +35,7 @@ pub(crate) fn graver(known: &'static str, new: &'static str) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) commands: u32,
+    inner: usize,
     /// The gravest reason to be partial so far, "" for none.
     pub(crate) partial: &'static str,
 }
@@ -40,12 +44,23 @@ impl Budget {
     pub(crate) fn new() -> Self {
         Self {
             commands: MAX_COMMANDS,
+            inner: MAX_INNER,
             partial: "",
         }
     }
 
     pub(crate) fn give_up(&mut self, reason: &'static str) {
         self.partial = graver(self.partial, reason);
+    }
+
+    /// Whether an inner text may still be read; one that may not makes the parse partial.
+    pub(crate) fn reads(&mut self, text: &str) -> bool {
+        let left = self.inner.checked_sub(length(text));
+        if left.is_none() {
+            self.give_up("too long");
+        }
+        self.inner = left.unwrap_or(0);
+        left.is_some()
     }
 }
 

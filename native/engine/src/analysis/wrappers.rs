@@ -10,7 +10,9 @@ use super::environment::one;
 use super::options::{split, Options};
 use super::outputs::printed;
 use super::patterns::{stripped, words, Pattern};
-use super::values::{after_last, is_space, partition, spaced, truncated, Arg, HOME_TEXT, UNKNOWN};
+use super::values::{
+    after_last, is_space, length, partition, spaced, truncated, Arg, HOME_TEXT, UNKNOWN,
+};
 use super::walk::{Call, Handler, Walk};
 use super::wrapper_table::{wrapper, Wrapper, DOCKER_LONG};
 
@@ -58,11 +60,15 @@ fn wrapped(walk: &mut Walk, call: &Call) -> Option<Arg> {
     if let Some(code) = spec.code.iter().find_map(|o| opts.value(o)) {
         return Some(coded(walk, call, code, &opts));
     }
-    let mut rest: Vec<Arg> = opts.operands.iter().skip(spec.skip).cloned().collect();
-    while spec.assigns && rest.first().is_some_and(|a| ASSIGNMENT.is_match(&a.text)) {
-        let arg = rest.remove(0);
-        assign(walk, &arg);
+    let mut start = spec.skip;
+    while let Some(arg) = opts.operands.get(start) {
+        if !spec.assigns || !ASSIGNMENT.is_match(&arg.text) {
+            break;
+        }
+        assign(walk, arg);
+        start += 1;
     }
+    let mut rest: Vec<Arg> = opts.operands.iter().skip(start).cloned().collect();
     if rest.first().is_some_and(|a| a.text == "--") {
         rest.remove(0);
     }
@@ -116,6 +122,9 @@ fn after_words(args: Vec<Arg>, spec: &Wrapper) -> Vec<Arg> {
 
 fn assign(walk: &mut Walk, arg: &Arg) {
     let (name, _, value) = partition(&arg.text, '=');
+    if !walk.spend(8) {
+        return;
+    }
     let value = one(arg.with_text(value));
     walk.env.set(name, value.clone());
     walk.sensitive(name, &value);
@@ -169,7 +178,8 @@ fn xargs(walk: &mut Walk, call: &Call) -> Option<Arg> {
         delimiter = Some(&line); // each line is one item
     }
     let items = items(call.stdin.as_ref(), delimiter);
-    Some(walk.execute(filled(command, &items, mark), Some(Arg::unknown()), false))
+    let filled = filled(walk, command, &items, mark);
+    Some(walk.execute(filled, Some(Arg::unknown()), false))
 }
 
 fn items(stdin: Option<&Arg>, delimiter: Option<&Arg>) -> Vec<Arg> {
@@ -193,24 +203,34 @@ fn items(stdin: Option<&Arg>, delimiter: Option<&Arg>) -> Vec<Arg> {
 }
 
 /// The command with the items at its end, or in the place of `mark`.
-fn filled(mut command: Vec<Arg>, items: &[Arg], mark: &str) -> Vec<Arg> {
+fn filled(walk: &mut Walk, mut command: Vec<Arg>, items: &[Arg], mark: &str) -> Vec<Arg> {
     if mark.is_empty() || !command.iter().any(|a| a.text.contains(mark)) {
         command.extend(items.iter().cloned());
         return command;
     }
     let all_items = spaced(items);
     let taint = items.first().map_or("", |item| item.taint);
+    let width = length(&all_items);
     let mut found = Vec::new();
     for arg in command {
         if arg.text == mark {
+            if !walk.spend(8 * items.len() + width) {
+                break;
+            }
             found.extend(items.iter().cloned());
         } else if arg.text.contains(mark) {
+            if !walk.spend(width / 8) {
+                break;
+            }
             let mut new = arg.with_text(replaced(&arg.text, mark, &all_items));
             new.taint = if arg.taint.is_empty() {
                 taint
             } else {
                 arg.taint
             };
+            if !walk.spend(length(&new.text)) {
+                break;
+            }
             found.push(new);
         } else {
             found.push(arg);
@@ -265,7 +285,7 @@ fn parallel(walk: &mut Walk, call: &Call) -> Option<Arg> {
         return Some(Arg::unknown());
     }
     let joined = command.iter().any(|a| a.text.contains(' '));
-    let filled = filled_here(command, &items);
+    let filled = filled_here(walk, command, &items);
     if joined {
         walk.code(Arg::new(spaced(&filled)), "parallel", None);
     }
@@ -273,8 +293,8 @@ fn parallel(walk: &mut Walk, call: &Call) -> Option<Arg> {
 }
 
 /// The command with the items in the place of `{}`, where it has one.
-fn filled_here(command: Vec<Arg>, items: &[Arg]) -> Vec<Arg> {
-    filled(command, items, "{}")
+fn filled_here(walk: &mut Walk, command: Vec<Arg>, items: &[Arg]) -> Vec<Arg> {
+    filled(walk, command, items, "{}")
 }
 
 /// -exec, -execdir, -ok: the command, once, with what the search would find. -delete is in the programs' table.
@@ -291,7 +311,8 @@ fn find(walk: &mut Walk, call: &Call) -> Option<Arg> {
                 .collect();
             k += 1 + command.len();
             if !command.is_empty() {
-                walk.execute(filled_here(command, &found), None, false);
+                let filled = filled_here(walk, command, &found);
+                walk.execute(filled, None, false);
             }
         }
         k += 1;
@@ -322,7 +343,8 @@ fn fd(walk: &mut Walk, call: &Call) -> Option<Arg> {
     if command.is_empty() {
         return None;
     }
-    Some(walk.execute(filled_here(command, &items), None, false))
+    let filled = filled_here(walk, command, &items);
+    Some(walk.execute(filled, None, false))
 }
 
 // -- other machines and containers --
@@ -362,6 +384,9 @@ fn container(walk: &mut Walk, call: &Call) -> Option<Arg> {
         .first()
         .is_some_and(|a| matches!(a.text.as_str(), "compose" | "container"))
     {
+        if !walk.spend(8 * rest.len()) {
+            return None;
+        }
         rest = split(rest.get(1..)?, "fp", DOCKER_LONG, true).operands;
     }
     let (first, rest) = rest.split_first()?;

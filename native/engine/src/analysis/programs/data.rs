@@ -6,7 +6,7 @@ use super::sql::sql_losses;
 use crate::analysis::effects::Finding;
 use crate::analysis::options::split;
 use crate::analysis::patterns::{words, Pattern};
-use crate::analysis::values::{after_last, spaced, truncated};
+use crate::analysis::values::{after_last, length, spaced, truncated};
 use crate::analysis::walk::{Call, Program, Walk};
 
 const CODE: &[&str] = &[
@@ -107,7 +107,13 @@ fn drops(walk: &mut Walk, target: &str) {
     walk.give(Finding::new("db.drop", target, "unknown"));
 }
 
+/// The losses of a text; each comment and quote that could reach to the end is paid for.
 fn statements(walk: &mut Walk, text: &str) {
+    let open = text.matches("/*").count() + text.matches('$').count();
+    let total = length(text);
+    if !walk.spend(total + open * total / 64) {
+        return;
+    }
     for finding in sql_losses(text) {
         walk.give(finding);
     }
