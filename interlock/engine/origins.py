@@ -96,9 +96,11 @@ def _step(found: re.Match[str]) -> _Step:
     name, index, quoted = found.groups()
     if quoted is not None:
         try:
-            return str(json.loads(quoted))
+            key = str(json.loads(quoted))
+            key.encode("utf-8")
         except ValueError:
-            return _ANY  # a key that cannot be read may be any
+            return _ANY  # a key that cannot be read, or is no text, may be any
+        return key
     return name or (_ANY if index == "*" else int(index))
 
 

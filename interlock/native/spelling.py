@@ -12,6 +12,7 @@ from interlock.engine.policy.regex_syntax import Assertion, Chars, Choice, Conca
 
 __all__ = ["Unspellable", "spelling"]
 
+_EMPTY: Final = "(?:)"
 _PLACES: Final = {"start": r"\A", "end": r"\z", "word": r"(?-u:\b)"}
 _NOTHING: Final = r"[^\x{0}-\x{10ffff}]"
 _HALVES: Final = (0xD800, 0xDFFF)
@@ -30,7 +31,7 @@ def spelling(node: Node, unicode: bool) -> str:
             raise Unspellable(r"its regex has \b with flag u")
         return _PLACES[node.kind]
     if isinstance(node, Concat):
-        return "".join(spelling(item, unicode) for item in node.items)
+        return "".join(spelling(item, unicode) for item in node.items) or _EMPTY
     if isinstance(node, Choice):
         return "(?:" + "|".join(spelling(item, unicode) for item in node.items) + ")"
     most = "" if node.most is None else node.most

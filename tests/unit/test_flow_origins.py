@@ -32,6 +32,7 @@ def _flows(sink: str, path: str, action: str = "http_post", source: str = "tool:
         ("http_post.body.text[*]", "body.text[3]"),
         ("http_post.body.*.x", "body.a.x"),
         ('http_post.body["odd key"]', "body.*"),  # a key that is no plain name has lost its name in the origin
+        ('http_post.body["odd key"]', 'body["\\ud800"]'),  # nor has one that is no text
         ("http_post.body", ""),  # the whole event came from there
         ("body.text", "body.text"),  # the reading without an action
     ],

@@ -161,6 +161,15 @@ def test_a_rule_that_the_native_engine_refuses_stays_with_python() -> None:
         assert evaluator.evaluate(both, SensorEvent("t", {"x": value})).decision.verdict is verdict
 
 
+@pytest.mark.parametrize("regex", ["(?:)", "()", "a{0}", "x|", "(?:|)"])
+def test_a_pattern_that_matches_the_empty_text_runs_natively(regex: str) -> None:
+    one = policy({"id": "any", "when": {"arg": "x", "regex": regex}, "verdict": "block", "reason": "no"})
+    evaluator = NativeEvaluator()
+    assert dict(evaluator.reasons(one)) == {}
+    assert evaluator.evaluate(one, SensorEvent("t", {"x": ""})).decision.verdict is Verdict.BLOCK
+    assert evaluator.evaluate(one, SensorEvent("t", {"x": 1})).decision.verdict is Verdict.ALLOW
+
+
 def test_the_engine_is_chosen_where_a_guard_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTERLOCK_NATIVE", raising=False)
     install(policy=policy(RULES[0]))

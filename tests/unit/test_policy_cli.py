@@ -113,6 +113,19 @@ def test_explain_follows_the_rewrites_of_earlier_rules(tmp_path: Path, capsys: p
     assert made["rules"][0]["change"] == "the mask must find something"
 
 
+def test_explain_shows_a_rule_that_objects_only_to_what_a_later_one_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    masking = rule("mask", {"action": "http_post"}, verdict="modify", mask={"detector": "secrets"})
+    path = write(tmp_path / "p.json", rule("marks", {"arg": "body", "contains": "[REDACTED"}), masking)
+    event = {"action": "http_post", "args": {"body": "AKIA" + "Z7QK2M4NP3RWX6TY"}}
+    assert run("explain", path, json.dumps(event), "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["decided_by"], made["verdict"]) == ("marks", "block")
+    assert [row["verdict"] for row in made["rules"]] == ["block", "modify"]
+    assert made["rules"][0]["decided"][0]["holds"] is True
+
+
 def test_explain_reads_an_event_from_a_file_and_refuses_what_is_none(team: str, tmp_path: Path) -> None:
     (tmp_path / "event.json").write_text(json.dumps(LS))
     assert run("explain", team, str(tmp_path / "event.json")) == 0

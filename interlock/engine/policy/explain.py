@@ -11,6 +11,7 @@ from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.conditions import COUNTED, compile_condition
+from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.model import Policy, Rule
 from interlock.engine.policy.problems import CannotJudge
 from interlock.engine.policy.setup import Resolve, Setup
@@ -45,18 +46,35 @@ class Explained:
 def explained(policy: Policy, event: SensorEvent, links: Resolve | None = None) -> Iterator[Explained]:
     """Each rule's answer to an event, in order; later rules see what earlier ones rewrote.
 
-    Rules that count count the event; one with a call_id counts once, however often it is judged.
+    A rule before the last rewrite that objects only to the final call is shown with its answer to that. Rules that
+    count count the event; one with a call_id counts once, however often it is judged.
     """
-    current = event
+    rows: list[Explained] = []
+    current, rewritten = event, 0
     for at, rule in enumerate(policy.rules):
         if rule.phase != event.phase:
-            yield Explained(rule, None, seen=False)
+            rows.append(Explained(rule, None, seen=False))
             continue
-        told = _explained(rule, current, Setup(policy.limits, policy.oversize, links))
-        yield told
-        decision = told.decision
-        if decision is not None and decision.verdict is Verdict.MODIFY and not rule.shadow:
+        told = _explained(rule, current, _setup(rule, links))
+        rows.append(told)
+        if told.decision is not None and told.decision.verdict is Verdict.MODIFY and not rule.shadow:
             current = evaluate(replace(policy, rules=policy.rules[: at + 1]), event).event
+            rewritten = at if event.phase == "call" else 0
+    blocked = any(row.decision is not None and row.decision.verdict is Verdict.BLOCK for row in rows)
+    for at, row in enumerate(rows[: 0 if blocked else rewritten]):
+        if row.seen and row.decision is None and not row.rule.shadow:
+            again = _explained(row.rule, current, _setup(row.rule, links))
+            if again.decision is not None and again.decision.verdict is not Verdict.MODIFY:
+                rows[at] = again
+    return iter(rows)
+
+
+def _setup(rule: Rule, links: Resolve | None) -> Setup:
+    """How the rule itself reads texts: those of a pack not as the policy that extends it."""
+    plan = rule.plan or {}
+    limits, word = plan.get("limits"), plan.get("oversize")
+    held = Limits(**limits) if isinstance(limits, Mapping) else Limits()
+    return Setup(held, Oversize(**{rule.phase: str(word)}) if word else Oversize(), links)
 
 
 def _explained(rule: Rule, event: SensorEvent, setup: Setup) -> Explained:

@@ -1,11 +1,11 @@
 """From documents to the Policy that the engine evaluates: extended, its overlays added, its quarantine applied.
 
-`extends` comes first: a document's own rules run after those it extends, in the order it names them. A rule whose id
-an extended document already has takes that rule's place, unless that rule is locked: a locked rule stands. Two
-documents that are extended side by side may not define one id differently. Overlays come last and only add (see
-`overlay`). What a document says of limits and of what is larger stands for all its rules, those that it extends
-included; where it says nothing, the smallest limits and the strictest answers of what it extends do. To prove calls
-harmless is never inherited. Every example of a file must hold.
+`extends` comes first: a document's own rules run after those it extends, in the order it names them. A rule whose id an
+extended document already has takes that rule's place, unless that rule is locked: a locked rule stands. Two documents
+that are extended side by side may not define one id differently. Overlays only add (see `overlay`): their rules and
+those of packs come last (see `model.Policy`). What a document says of limits and of what is larger stands for all its
+rules, those that it extends included; where it says nothing, the smallest limits and the strictest answers of what it
+extends do. To prove calls harmless is never inherited. Every example of a file must hold.
 """
 
 from __future__ import annotations
@@ -77,10 +77,9 @@ class _Tree:
     bases: tuple[_Tree | Policy, ...]
 
 
-def _sizes(tree: _Tree | Policy) -> tuple[Limits, Oversize]:
-    if isinstance(tree, Policy):
-        return tree.limits, tree.oversize
-    limits, oversize = strictest([_sizes(base) for base in tree.bases])
+def _sizes(tree: _Tree) -> tuple[Limits, Oversize]:
+    """A pack has no say: a smaller limit reads less of what is larger, where that is let through in part."""
+    limits, oversize = strictest([_sizes(base) for base in tree.bases if isinstance(base, _Tree)])
     return tree.opened.settings.limits or limits, tree.opened.settings.oversize or oversize
 
 
