@@ -21,7 +21,7 @@ _PLAIN_NAME: Final = re.compile(r"[^-\s'\"\\*?\[\]{}~$`!&;|<>()#][^\s'\"\\*?\[\]
 # Variables that change what a shell, or every program, does. A value of none of them is looked at.
 _SHELL: Final = (
     "AWKLIBPATH", "AWKPATH", "BASHOPTS", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "GCONV_PATH", "GLOBIGNORE",
-    "IFS", "LOCPATH", "MAGIC", "NLSPATH",
+    "GREP", "IFS", "LOCPATH", "MAGIC", "NLSPATH",
     "NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERLLIB", "POSIXLY_CORRECT", "PROMPT_COMMAND", "PS4",
     "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "RUBYLIB", "RUBYOPT", "SHELLOPTS", "TEXTDOMAIN", "TEXTDOMAINDIR",
     "ZDOTDIR",
@@ -32,8 +32,8 @@ _SHELL_PREFIXES: Final = (
 _PAGER: Final = ("PAGER", "DPKG_PAGER", "LESS", "VISUAL", "EDITOR")
 # Programs that others run by their name alone: scripts (zcat, egrep), and what shows its output page by page.
 _HELPERS: Final = (
-    "basename", "bash", "bzip2", "cat", "env", "grep", "gzip", "less", "ls", "more", "pager", "sed", "sh", "sort", "xz",
-    "zstd",
+    "basename", "bash", "bzip2", "cat", "diff", "env", "grep", "gzip", "less", "ls", "more", "pager", "sed", "sh",
+    "sort", "xz", "zstd",
 )  # fmt: skip
 # Files in the home directory by which a program executes others.
 _HOME_FILES: Final = {"rpm": (".rpmmacros", ".rpmrc", ".popt", ".config/rpm", ".config/popt")}

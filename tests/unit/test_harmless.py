@@ -49,6 +49,13 @@ HARMLESS = [
     "rg -n --no-config TODO src",
     "cat $(find . -name a.txt)",
     "cat /work/tree/a.txt",
+    "grep -E 'a*(b|c)' a.txt",
+    "find . -name *.py -mtime -1",
+    "find . -type f -exec test -x {} \\; -print",
+    "gzip -dc a.gz | zgrep -n x - | bc",
+    "printf '%s\\n' \"$HOME\"",
+    "git branch --contains HEAD && git cat-file -p HEAD && git stash list",
+    "sed 's/[[:space:]]*$//; s/[^a-z]/x/g' a.txt",
 ]
 
 

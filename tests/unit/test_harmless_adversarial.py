@@ -278,6 +278,14 @@ ONCE_PROVEN = [
     "git diff ~/x a",
     "git diff ./.. a",
     "git diff src/../.. a",
+    # an option's value that is an option for a program that takes no value there
+    "git shortlog -n --output=x",
+    "git rev-list --count --output=x HEAD",
+    # with two modes, the last one counts
+    "bzip2 -t -d a",
+    "xz -l -d a",
+    "zstd -t -d a.zst",
+    "ag --after x /etc/passwd",
     # what connects, or runs other programs by the way
     "last -d",
     "lspci -q",
@@ -341,6 +349,10 @@ ONCE_PROVEN = [
     "echo $HOME[PATH=1]",
     "echo $[a[$(id)]]",
     "< README.md",
+    "echo *(e:id:)",
+    "echo {a,b}*(e:id:)",
+    "# it's\necho *(e:id:) 'x'",
+    "cat <<< *(e:id:)",
     "cat x\u00a0/etc/passwd",
     "cat \u00e0/etc/passwd",
     "cat a\x1bb",

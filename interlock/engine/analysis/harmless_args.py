@@ -167,7 +167,7 @@ def _scanned(level: Level, h: Harmless, args: Sequence[Arg]) -> _Scan | str:
             return "an option that is not known to be harmless"
         for name, value, takes in found:
             if takes:
-                if i >= len(args) or args[i].glob or not _certain(args[i]):
+                if i >= len(args) or not _is_value(args[i], h):
                     return "an option's value that is not known"
                 value, i = args[i].text, i + 1
             if name in h.inner:
@@ -190,7 +190,7 @@ def _any(h: Harmless, args: Sequence[Arg]) -> _Scan | str:
         if not _FORMAT.fullmatch(args[0].text):
             return "a format that may do more than print"
         texts = args[:1] if _TEXT_FORMAT.fullmatch(args[0].text) else args
-    if any(not a.known or a.glob for a in texts):
+    if any(a.glob or not _certain(a) for a in texts):
         return "an argument that is not known"
     return _Scan([], list(args), ())
 
@@ -204,6 +204,15 @@ def _counted(level: Level, h: Harmless, operands: Sequence[Arg]) -> bool:
 def _is_option(arg: Arg, h: Harmless) -> bool:
     text = arg.text
     return len(text) > 1 and text[0] == "-" and not (h.numbers and bool(_NUMBER.fullmatch(text)))
+
+
+def _is_value(arg: Arg, h: Harmless) -> bool:
+    """Whether the argument can only be an option's value, also for a program that takes none there.
+
+    find is strict: its tests take a value in any case, and more words than one, which a glob may give, are an error.
+    """
+    plain = not arg.glob and (len(arg.text) < 2 or arg.text[0] != "-" or bool(_NUMBER.fullmatch(arg.text)))
+    return _certain(arg) and (plain or bool(h.inner))
 
 
 def _certain(arg: Arg) -> bool:

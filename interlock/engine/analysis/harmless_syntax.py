@@ -55,7 +55,8 @@ _SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|COLUMNS|LINES|NO
 _OPS: Final = frozenset({"", "len", "-", ":-", "+", ":+", "#", "##", "%", "%%", "^", "^^", ",", ",,"})
 _INPUTS: Final = frozenset({"<", "<<", "<<<", "<&"})
 _OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
-_QUALIFIED: Final = re.compile(r"[*?+@!\])]\(")  # an extended glob, or one with qualifiers: `*(e:code:)` in zsh
+# How the parser writes `(...)` behind a glob's character: an extended glob, or qualifiers, `*(e:code:)` in zsh.
+_EXTENDED: Final = Lit("*", quoted=False)
 # Expansions of zsh that are plain text for others (`$=x` splits, `$~x` globs), and arithmetic of old (`$[...]`).
 _OTHERS: Final = re.compile(r"\$\{?[=~^]|\$\[")
 # Characters at which shells differ: controls, and those of which a byte is a blank in some locales (0x85, 0xa0).
@@ -70,8 +71,6 @@ _MAX_TURNS: Final = 8  # the walk takes each turn of a loop that is no longer
 
 def objection(text: str, script: Script) -> str:
     """Why a command (its text, and that parsed) cannot be proven by its form, "" where nothing stands against it."""
-    if _QUALIFIED.search(text):
-        return "code in a glob"
     if _ODD.search(text) or any(byte in text.encode() for byte in _BLANK_BYTES):
         return "a character that shells read differently"
     if _OTHERS.search(text):
@@ -179,6 +178,8 @@ class _Forms:
         if word and isinstance(word[0], Lit) and not word[0].quoted and _MOVED_WORD.match(word[0].text):
             return "a word that shells read differently"
         for part, behind in itertools.pairwise((*word, Lit("", quoted=True))):
+            if isinstance(part, Lit) and not part.quoted and behind == _EXTENDED:
+                return "code in a glob"
             if isinstance(part, Var) and isinstance(behind, Lit) and _MODIFIED.match(behind.text):
                 return "an expansion that is not proven"
             if isinstance(part, Lit):
