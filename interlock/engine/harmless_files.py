@@ -83,7 +83,9 @@ class FileResolver:
             return not os.path.exists(path) or os.path.isfile(path)
         top = os.path.realpath(path)
         for entry in _below(top):
-            if entry is None or is_secret(entry.path) or entry.path.endswith("/.git/config"):
+            if entry is None or is_secret(entry.path) or is_secret(entry.path.lower()):
+                return False
+            if entry.path.lower().endswith("/.git/config"):
                 return False
             if entry.is_symlink() and not _within(os.path.realpath(entry.path), top):
                 return False

@@ -50,6 +50,8 @@ HARMLESS = [
     "cat $(find . -name a.txt)",
     "cat /work/tree/a.txt",
     "grep -E 'a*(b|c)' a.txt",
+    "printf '%d of %s' 3 4; [ 3 -le 4 ] && test ! -f a -o -d b",
+    "cut -d / -f 2 a.txt | sort -t / -k 2",
     "find . -name *.py -mtime -1",
     "find . -type f -exec test -x {} \\; -print",
     "gzip -dc a.gz | zgrep -n x - | bc",

@@ -270,6 +270,8 @@ ONCE_PROVEN = [
     "who /var/log/wtmp",
     "compgen -f /etc/",
     "compgen -d /home/",
+    "nl -b /etc/passwd",
+    "strings -n ../x a",
     # a default action: with an option before it, `list` is no subcommand
     "git stash",
     "yes | git stash -p list",
@@ -311,6 +313,10 @@ ONCE_PROVEN = [
     'printf %d "$(cat f)"',
     "printf 'x%n' PATH; ls",
     "printf -- '%n' PATH",
+    "printf %d PATH=5; ls",
+    "printf %d PATH++; ls",
+    "[ PATH=5 -eq 5 ]; ls",
+    "[ -t PATH=5 ]; ls",
     # an end that is not where it seems
     "find . -exec cat + .env \\;",
     "sed 's/[/]/g;s/w src/x/;p' a",
@@ -356,6 +362,10 @@ ONCE_PROVEN = [
     "cat x\u00a0/etc/passwd",
     "cat \u00e0/etc/passwd",
     "cat a\x1bb",
+    # what a file system may take for another name
+    "cat .ENV",
+    "cat .git/CONFIG",
+    "cat .e\u200cnv",
 ]
 PARTIAL = ["cat 'a", "if true; then ls", "ls )", "\x00ls"]
 ALL = [*WRITES, *EXECUTES, *CONNECTS, *ELSEWHERE, *ONCE_PROVEN, *PARTIAL]

@@ -158,7 +158,8 @@ class _Prover(Walk):
         if "://" in target.text:
             raise _Objected("may be an address")  # some viewers ask a server for it
         for path in self._inside(target):
-            if is_secret(path) or path.endswith("/.git/config") or not self.resolver.clean(path):
+            low = path.lower()  # a file system may take both for one name
+            if is_secret(path) or is_secret(low) or low.endswith("/.git/config") or not self.resolver.clean(path):
                 raise _Objected("reads a secret, or more than its tree")
         super().read(target, program)
 
@@ -196,7 +197,7 @@ class _Prover(Walk):
         path = argv[0].text
         name = base_name(path)
         grammar = grammar_of(name)
-        if grammar is None or argv[0].glob or UNKNOWN in path:
+        if grammar is None or (argv[0].glob and path != "[") or UNKNOWN in path:
             raise _Objected("a program that is not known")
         self._program(path, name)
         if name == "env" and all(_ASSIGNMENT.match(a.text) or a.text[:1] == "-" for a in argv[1:]):

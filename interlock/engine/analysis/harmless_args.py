@@ -11,6 +11,8 @@ from interlock.engine.analysis.values import UNKNOWN, Arg, without_marks
 
 __all__ = ["misfit", "prints_exactly"]
 
+_PATH: Final = re.compile(r"^[/~]|(?:^|/)\.\.(?:/|$)|(?:^|/)\.env")  # a place that no proof reads, if it is one
+_TAKES: Final = "eFvdt"  # options with a value wherever they are known
 _SYNTAX: Final = frozenset({"(", ")", "!", ","})  # of find
 _NUMBER: Final = re.compile(r"[-+]\d+")
 _FOUND: Final = ("found", "filtered")
@@ -121,6 +123,11 @@ _PASSING: Final = {
 }
 # printf: a format that sets no variable (`%n`, `-v`); and one without numbers, for which some shells compute
 _FORMAT: Final = re.compile(r"(?!-)(?:[^%]|%[-+ #0-9.]*[diouxXeEfFgGcsbq%]|%\([^()]*\)T)*")
+# test: operators for which some shells compute their operands, and what may stand beside them
+_COMPARES: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"})
+_PLAIN_NUMBER: Final = re.compile(
+    r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|0[xX][0-9a-fA-F]+)|-(?:eq|ne|lt|le|gt|ge|t|a|o)|[]!()]|"
+)
 _TEXT_FORMAT: Final = re.compile(r"(?!-)(?:[^%]|%[-0-9.]*[sbqc%])*")
 
 
@@ -170,6 +177,8 @@ def _scanned(level: Level, h: Harmless, args: Sequence[Arg]) -> _Scan | str:
                 if i >= len(args) or not _is_value(args[i], h):
                     return "an option's value that is not known"
                 value, i = args[i].text, i + 1
+                if _PATH.search(value) and _doubtful(level, h, name):
+                    return "an option's value that may be a path"
             if name in h.inner:
                 end = next((k for k in range(i, len(args)) if args[k].text in (";", "+")), len(args))
                 if end < len(args) and args[end].text == "+" and args[end - 1].text != "{}":
@@ -192,6 +201,9 @@ def _any(h: Harmless, args: Sequence[Arg]) -> _Scan | str:
         texts = args[:1] if _TEXT_FORMAT.fullmatch(args[0].text) else args
     if any(a.glob or not _certain(a) for a in texts):
         return "an argument that is not known"
+    numbers = texts[1:] if h.script == "printf" else texts if _COMPARES & {a.text for a in args} else ()
+    if not all(_PLAIN_NUMBER.fullmatch(a.text) for a in numbers):
+        return "arithmetic that is not proven"
     return _Scan([], list(args), ())
 
 
@@ -213,6 +225,13 @@ def _is_value(arg: Arg, h: Harmless) -> bool:
     """
     plain = not arg.glob and (len(arg.text) < 2 or arg.text[0] != "-" or bool(_NUMBER.fullmatch(arg.text)))
     return _certain(arg) and (plain or bool(h.inner))
+
+
+def _doubtful(level: Level, h: Harmless, option: str) -> bool:
+    """Whether a program of the same name on another system may take no value there, so that it would be a file."""
+    return (
+        len(option) == 2 and option[1] not in _TAKES and not h.inner and not any(option in e.of for e in level.effects)
+    )
 
 
 def _certain(arg: Arg) -> bool:

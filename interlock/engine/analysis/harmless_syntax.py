@@ -59,8 +59,12 @@ _OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
 _EXTENDED: Final = Lit("*", quoted=False)
 # Expansions of zsh that are plain text for others (`$=x` splits, `$~x` globs), and arithmetic of old (`$[...]`).
 _OTHERS: Final = re.compile(r"\$\{?[=~^]|\$\[")
-# Characters at which shells differ: controls, and those of which a byte is a blank in some locales (0x85, 0xa0).
-_ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Characters at which shells or file systems differ: controls, those that are ignored in names, and those of which a
+# byte is a blank in some locales (0x85, 0xa0).
+_ODD: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff"
+    r"\ufe00-\ufe0f\ufeff]"
+)
 _BLANK_BYTES: Final = (0x85, 0xA0)
 _SETS_BY_NAME: Final = re.compile(r"\b(?:read|unset)\b")  # commands after which a variable may be another one
 _MODIFIED: Final = re.compile(r"\[|:[A-Za-z]")  # behind a variable, in zsh: a subscript, which computes; a modifier
