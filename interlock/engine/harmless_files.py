@@ -35,8 +35,12 @@ _HELPERS: Final = (
     "basename", "bash", "bzip2", "cat", "diff", "env", "grep", "gzip", "less", "ls", "more", "pager", "sed", "sh",
     "sort", "xz", "zstd",
 )  # fmt: skip
-# Files in the home directory by which a program executes others.
-_HOME_FILES: Final = {"rpm": (".rpmmacros", ".rpmrc", ".popt", ".config/rpm", ".config/popt")}
+# Files (from the home directory) by which a program executes others, beside variables that name a pager.
+_FILES: Final = {
+    "bat": (".config/bat", "/etc/bat"),
+    "pager": (),
+    "rpm": (".rpmmacros", ".rpmrc", ".popt", ".config/rpm", ".config/popt"),
+}
 # Sections and names of git's configuration by which git runs other programs, or reads a file that does.
 # More than one section may stand in a line. A URL with a password is a secret that `git remote -v` prints.
 _GIT_RUNS: Final = re.compile(
@@ -110,11 +114,11 @@ class FileResolver:
             return not odd and not any(_within(self.program(n) or "", directory) for n in _HELPERS)
         if settings == "rg":
             return "RIPGREP_CONFIG_PATH" not in self._environ
-        if settings == "pager":
-            return not any(n in _PAGER for n in self._environ)
-        if settings in _HOME_FILES:
+        if settings in _FILES:
+            variables = any(n.endswith("PAGER") or n in _PAGER or n.startswith("BAT_") for n in self._environ)
             home = self._environ.get("HOME", "/")
-            return not any(os.path.lexists(os.path.join(home, name)) for name in _HOME_FILES[settings])
+            moved = settings == "bat" and "XDG_CONFIG_HOME" in self._environ
+            return not (moved or variables or any(os.path.lexists(os.path.join(home, n)) for n in _FILES[settings]))
         if settings == "git-tree":
             folder = _git_folder(directory)
             return folder is None or _within(folder, os.path.realpath(directory))

@@ -298,6 +298,9 @@ ONCE_PROVEN = [
     "mediainfo https://x.example/a",
     "pdfinfo https://x.example/a",
     "cloc a.tar.gz",
+    "lsof -n +M",
+    "xmllint --nonet --c14n a.xml",
+    "mediainfo --Output=file:///etc/passwd a",
     "fd -l x",
     "hwinfo --all",
     "tput init",
@@ -482,6 +485,16 @@ def test_git_is_not_proven_where_its_repository_reaches_out_of_the_tree(tree: Pa
 @pytest.mark.parametrize("name", ["SHELLOPTS", "PS4", "OPENSSL_CONF", "AWKPATH", "TEXTDOMAIN", "BASHOPTS"])
 def test_no_variable_that_runs_code_in_a_shell_or_library_is_overlooked(tree: Path, name: str) -> None:
     assert not _real(tree, "ls", **{name: "x"})
+
+
+@pytest.mark.parametrize(("settings", "file"), [("bat", ".config/bat/config"), ("rpm", ".rpmmacros"), ("rpm", ".popt")])
+def test_a_program_that_its_own_settings_make_run_others_is_not_plain(tree: Path, settings: str, file: str) -> None:
+    home = tree.parent
+    assert FileResolver({"HOME": str(home)}).plain(settings, str(tree))
+    assert not FileResolver({"HOME": str(home), "PAGER": "./x"}).plain(settings, str(tree))
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text("x\n")
+    assert not FileResolver({"HOME": str(home)}).plain(settings, str(tree))
 
 
 def test_a_helper_in_the_tree_ends_every_proof(tree: Path) -> None:
