@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.limits import CASES
 from interlock.engine.analysis.grammar_files import grammar_names
 from interlock.engine.analysis.intents import Intent, intents
 from interlock.engine.event import SensorEvent
@@ -107,6 +108,12 @@ def test_what_the_native_engine_cannot_represent_is_left_to_python() -> None:
     for value in (b"rm -rf /", "\ud800", {1: 2}, object()):
         with pytest.raises(TypeError, match="cannot represent"):
             _rust("Bash", {"command": value}, None)
+
+
+def test_both_engines_give_up_at_the_same_place() -> None:
+    for make in CASES.values():
+        tool, args = make()
+        _same(args, "/work", tool)
 
 
 # -- commands that others wrote -------------------------------------------------------------------------------------

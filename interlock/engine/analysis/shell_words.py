@@ -16,6 +16,7 @@ __all__ = ["MAX_COMMANDS", "MAX_DEPTH", "MAX_LENGTH", "Budget", "WordReader", "a
 MAX_LENGTH: Final = 64 * 1024  # characters of one command
 MAX_DEPTH: Final = 50  # substitutions and compound commands inside each other
 MAX_COMMANDS: Final = 2000  # simple commands in one text
+_READ_COST: Final = 64  # of an inner text beside its characters
 _MAX_INNER: Final = 256 * 1024  # characters of backticks, arithmetic and here-documents, which are read once more
 
 _LIMITS: Final = frozenset({"too long", "too deep", "too many commands"})
@@ -76,7 +77,7 @@ class Budget:
 
     def reads(self, text: str) -> bool:
         """Whether an inner text may still be read; one that may not makes the parse partial."""
-        self.inner -= len(text)
+        self.inner -= _READ_COST + len(text)
         if self.inner < 0:
             self.give_up("too long")
         return self.inner >= 0

@@ -69,12 +69,13 @@ def normal_host(text: str) -> str:
 def urls_in_text(text: str) -> list[str]:
     """Everything that looks like SCHEME://... in a text, each up to the next blank or quote or 2,000 characters."""
     found = []
-    at = text.find("://")
+    at, clear = text.find("://"), 0  # from here to there nothing ends a URL, and is not read again for the next one
     while at >= 0:
         scheme = _IN_TEXT.search(text, max(0, at - 32), at)
         if scheme:
-            ending = _URL_END.search(text, at + 3, min(len(text), at + _MAX_SHOWN))
-            found.append(text[scheme.start() : ending.start() if ending else None])
+            ending = _URL_END.search(text, max(at + 3, clear), min(len(text), at + _MAX_SHOWN))
+            clear = ending.start() if ending else len(text)
+            found.append(text[scheme.start() : clear])
         at = text.find("://", at + 3)
     return found
 

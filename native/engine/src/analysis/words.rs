@@ -17,6 +17,7 @@ pub const MAX_DEPTH: u32 = 50;
 /// Simple commands in one text.
 pub const MAX_COMMANDS: u32 = 2000;
 
+const READ_COST: usize = 64; // of an inner text beside its characters
 const MAX_INNER: usize = 256 * 1024; // characters of backticks, arithmetic and here-documents, read once more
 
 /// The reasons for a partial view that are bounds of ours; the others are faults of the text.
@@ -55,7 +56,7 @@ impl Budget {
 
     /// Whether an inner text may still be read; one that may not makes the parse partial.
     pub(crate) fn reads(&mut self, text: &str) -> bool {
-        let left = self.inner.checked_sub(length(text));
+        let left = self.inner.checked_sub(READ_COST + length(text));
         if left.is_none() {
             self.give_up("too long");
         }

@@ -79,6 +79,9 @@ pub fn head(text: &str, characters: usize) -> &str {
     if text.len() <= characters {
         return text;
     }
+    if let Some(plain) = text.get(..characters).filter(|start| start.is_ascii()) {
+        return plain;
+    }
     text.char_indices()
         .nth(characters)
         .and_then(|(end, _)| text.get(..end))
@@ -93,7 +96,9 @@ pub fn head(text: &str, characters: usize) -> &str {
 pub fn host_of_url(text: &str, bare: bool) -> Host<Option<String>> {
     let text = text.trim_matches(|c| c <= ' ');
     let cleaned: String;
-    let text = if text.contains(['\t', '\n', '\r']) {
+    // all bytes are looked at together, which is faster than to stop at the first
+    let dropped = |found, b: &u8| found | matches!(b, b'\t' | b'\n' | b'\r');
+    let text = if text.as_bytes().iter().fold(false, dropped) {
         cleaned = text.replace(['\t', '\n', '\r'], "");
         cleaned.as_str()
     } else {
@@ -305,15 +310,16 @@ fn number(label: &str) -> Option<u64> {
 
 /// Everything that looks like SCHEME://... in a text, each up to the next blank or quote or 2,000 characters.
 pub fn urls_in_text(text: &str) -> impl Iterator<Item = &str> {
-    let mut from = 0;
+    let (mut from, mut clear) = (0, 0); // from here to there nothing ends a URL, and is not read again for the next one
     std::iter::from_fn(move || loop {
         let at = from + text.get(from..)?.find("://")?;
         from = at + 3;
         if let Some(start) = scheme_start(text, at) {
-            let shown = head(text.get(at..)?, MAX_SHOWN);
-            let rest = shown.get(3..)?;
-            let end = rest.find(ends_url).unwrap_or(rest.len());
-            return text.get(start..from + end);
+            let limit = at + head(text.get(at..)?, MAX_SHOWN).len();
+            let begin = from.max(clear).min(limit);
+            let rest = text.get(begin..limit)?;
+            clear = begin + rest.find(ends_url).unwrap_or(rest.len());
+            return text.get(start..clear);
         }
     })
 }
