@@ -40,7 +40,7 @@ HARMLESS = [
     "diff <(ls a) <(ls b)",
     "cd src && ls",
     "for f in a b; do cat $f; done",
-    "x=a.txt; cat $x",
+    "x=a.txt; cat $x ${x%.txt}.md",
     "if test -f a; then cat a; fi 2>/dev/null",
     "cat <<'EOF'\nrm -rf /\nEOF",
     "timeout 5 nice -n 5 ls",

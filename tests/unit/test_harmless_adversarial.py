@@ -223,6 +223,8 @@ ELSEWHERE = [
     "cd nowhere || cat ../a",
     "for f in *; do cat $f; done",
     "for f in a b c d e f g h i j; do cat $f/../..; done",
+    "pushd src; cat ~1/../x",
+    "x='*'; cat ${x#\\*}/etc/passwd",
     "if test -f a; then x=a/b; fi; cat $x/../../etc/passwd",
     "du --files0-from=/etc/passwd",
     "wc --files0-from=list",

@@ -68,7 +68,9 @@ _ODD: Final = re.compile(
 _BLANK_BYTES: Final = (0x85, 0xA0)
 _SETS_BY_NAME: Final = re.compile(r"\b(?:read|unset)\b")  # commands after which a variable may be another one
 _MODIFIED: Final = re.compile(r"\[|:[A-Za-z]")  # behind a variable, in zsh: a subscript, which computes; a modifier
-_MOVED_WORD: Final = re.compile(r"=[^=\s]")  # in zsh, `=ls` is the path of ls
+# In zsh, `=ls` is the path of ls; `~1` is a directory that was left by pushd.
+_MOVED_WORD: Final = re.compile(r"=[^=\s]|~[-+]?\d")
+_PLAIN: Final = re.compile(r"[\w./,:-]*")
 _MAX_DEPTH: Final = 20
 _MAX_TURNS: Final = 8  # the walk takes each turn of a loop that is no longer
 
@@ -205,6 +207,12 @@ class _Forms:
     def variable(self, part: Var, depth: int, exact: bool) -> str:
         if part.op not in _OPS:
             return "an expansion that is not proven"
+        if (
+            exact
+            and part.op[:1] in ("#", "%")
+            and not all(isinstance(p, Lit) and _PLAIN.fullmatch(p.text) for p in part.arg)
+        ):
+            return "a pattern that takes away what is not certain"
         known = (self.fixed and part.name in self.names) or (part.name == "PWD" and not self.moved)
         if not known and (exact or part.name not in _PLAIN_VARIABLES):
             return "a variable whose value is not known, or may be a secret"
