@@ -74,9 +74,9 @@ An **effect** is an object:
 - `descends`: `always`, or a list of options of which one makes the program read every file of the current tree.
 - `here`: the same, for a program that does so only where fewer than two operands are given (grep -r PATTERN).
 - `inner`: options behind which another command stands, up to `;` or `+`; it is judged by itself.
-- `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language. `printf`: the format
-  must set no variable; behind one without numbers, arguments need not be known; numbers are
-  plain. `test`: what is compared as a number is one.
+- `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language. `printf`: the
+  format must set no variable; behind one without numbers, arguments need not be known; numbers are plain. `test`: what
+  is compared as a number is one.
 """
 
 from __future__ import annotations
