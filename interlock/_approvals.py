@@ -8,6 +8,8 @@ from interlock.engine.approvals import Approval, ApprovalRequest, Script
 from interlock.engine.event import SensorEvent
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from interlock.engine.approvals_queue import ApprovalQueue
     from interlock.interceptors.hooks.approving import QueueSettings
 
@@ -27,6 +29,11 @@ class HookQueue:
     def __init__(self, settings: QueueSettings) -> None:
         self._settings = settings
         self._queue: ApprovalQueue | None = None
+
+    @property
+    def queue_file(self) -> Path:
+        """Where the requests lie, or will."""
+        return self._settings.path
 
     def __call__(self, request: ApprovalRequest) -> Approval:
         """Raises: InterlockError, where the queue cannot be used."""

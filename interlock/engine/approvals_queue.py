@@ -93,6 +93,11 @@ class ApprovalQueue:
                 use = store.use_or_ask(asked)
         return _answer(use)
 
+    @property
+    def queue_file(self) -> Path:
+        """Where the requests lie."""
+        return self._path
+
     def close(self) -> None:
         """Let go of the file; the next request opens it again."""
         with self._mutex:

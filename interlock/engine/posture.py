@@ -48,6 +48,7 @@ WEAKENINGS: Final = {
     "fsync": "a power cut may take the last receipts",
     "dropped": "receipts could not be kept",
     "one-user": "whoever runs as this user can rewrite the receipts: their key is this user's too",
+    "approvals": "whoever runs as this user can write a yes into the queue: its file is this user's too",
 }
 
 
@@ -136,6 +137,11 @@ def _one_user(guard: Installed) -> tuple[str, bool]:
     return "receipts lie in a file of this user" if weak else "no file of this user's", weak
 
 
+def _approvals(guard: Installed) -> tuple[str, bool]:
+    file = getattr(guard.approver, "queue_file", None)  # of a queue; any other approver is the program's own
+    return ("no queue of this user's", False) if file is None else ("the queue is a file of this user", True)
+
+
 _CHECKS: Final[dict[str, Callable[[Installed], tuple[str, bool]]]] = {
     "policy": _policy,
     "reload": _reload,
@@ -149,6 +155,7 @@ _CHECKS: Final[dict[str, Callable[[Installed], tuple[str, bool]]]] = {
     "fsync": _fsync,
     "dropped": _dropped,
     "one-user": _one_user,
+    "approvals": _approvals,
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.base.errors import BadInput
 from interlock.engine import ambient
+from interlock.engine.posture import WEAKENINGS
 from interlock.interceptors.hooks.settings import with_hooks
 from interlock.node.cli import doctor
 from interlock.node.cli.doctor import Row, checks
@@ -62,7 +63,8 @@ def test_a_guarded_machine_has_no_failure(home: Path) -> None:
     _settings(home)
     _claude(home, "2.1.332 (Claude Code)")
     rows = _rows()
-    assert {check: row.status for check, row in rows.items()} == dict.fromkeys(rows, "ok")
+    chosen = {"posture one-user"}
+    assert {check: row.status for check, row in rows.items()} == {c: "warn" if c in chosen else "ok" for c in rows}
     assert {"python", "policy", "examples", "evaluator", "receipts", "agent"} <= rows.keys()
     assert {"hook PreToolUse", "hook PostToolUse", "canary deny", "canary allow"} <= rows.keys()
 
@@ -153,6 +155,42 @@ def test_a_policy_that_does_not_load_is_a_failure(home: Path) -> None:
     rows = _rows(str(config))
     assert rows["policy"].status == "fail"
     assert rows["canary allow"].status == "fail"
+
+
+def _weak_configuration(home: Path) -> Path:
+    rule: dict[str, object] = {"id": "r", "when": {"action": "bad"}, "verdict": "block", "reason": "no"}
+    rule["examples"] = {"fires": [{"action": "bad", "args": {}}], "passes": [{"action": "good", "args": {}}]}
+    weak = {
+        "quarantine": [{"rule": "r", "by": "ada", "reason": "noisy"}],
+        "oversize": {"call": "allow"},
+        "harmless": "prove",
+    }
+    body = {"format": "interlock-policy", "v": 1, "name": "p", "rules": [rule], **weak}
+    (home / "p.json").write_text(json.dumps(body), encoding="utf-8")
+    config = home / "interlock.toml"
+    config.write_text('[guard]\npolicy = "p.json"\n[approvals]\nqueue = "queue.sqlite"\n', encoding="utf-8")
+    return config
+
+
+def test_every_row_that_weakens_what_the_hook_installs_is_a_warning_with_its_sentence(
+    quick: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = _weak_configuration(quick)
+    rows = {check.removeprefix("posture "): row for check, row in _rows(str(config)).items() if "posture " in check}
+    assert rows.keys() == {"quarantine", "limits", "harmless", "one-user", "approvals"}
+    for name, row in rows.items():
+        assert (row.status, row.detail.endswith(f": {WEAKENINGS[name]}")) == ("warn", True), row
+    assert "r by ada" in rows["quarantine"].detail
+    assert not (quick / "queue.sqlite").exists()  # whoever only looks makes no queue
+    parser = argparse.ArgumentParser()
+    doctor.register(parser.add_subparsers())
+    args = parser.parse_args(["doctor", "--json", "--config", str(config)])
+    assert args.run(args) == 0
+    told = {row["check"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert {f"posture {name}" for name in rows} <= told.keys()
+    assert told["posture limits"]["detail"] == rows["limits"].detail
+    assert "quarantine" not in told["posture"]["detail"]
+    assert "fsync" in told["posture"]["detail"]
 
 
 def test_other_rooms_add_rows_and_their_errors_are_rows_too(quick: Path) -> None:

@@ -101,6 +101,10 @@ def one_user(folder: Path) -> None:
     install(folder, sink=FileSink(folder / "r"))
 
 
+def own_queue(folder: Path) -> None:
+    install(folder, approver=interlock.ApprovalQueue(folder / "approvals.sqlite"))
+
+
 WEAK: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "guard": (nothing, {"guard"}),
     "policy": (no_rule, {"policy"}),
@@ -115,6 +119,7 @@ WEAK: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "fsync": (no_fsync, {"fsync", "one-user"}),
     "dropped": (dropped, {"dropped", "monitor"}),
     "one-user": (one_user, {"one-user"}),
+    "approvals": (own_queue, {"approvals"}),
 }
 
 

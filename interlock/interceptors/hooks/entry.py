@@ -25,7 +25,7 @@ from interlock.interceptors.hooks import claude_code
 from interlock.interceptors.hooks.approving import QueueSettings, queue_files, queue_settings
 from interlock.interceptors.hooks.protect import protection
 
-__all__ = ["AGENTS", "DEFAULT_POLICY", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings"]
+__all__ = ["AGENTS", "DEFAULT_POLICY", "MAX_DEADLINE_MS", "GuardSettings", "answer", "guard_settings", "put_in_force"]
 
 AGENTS: Final = {claude_code.AGENT: claude_code}
 DEFAULT_POLICY: Final = "builtin:coding-agent"
@@ -100,12 +100,19 @@ def answer(
     settings = guard_settings(explicit)
     with _deadline(settings.deadline_ms):
         payload = agent.read(raw, time.time_ns() // 1000)
-        own = protection(settings.own_files, Path.home())
-        approver = None if settings.approvals is None else queue(settings.approvals)
-        install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts), approver=approver)
+        put_in_force(settings, install, queue)
         outcome = decide(payload.event)
         printed: bytes = agent.encoded(agent.reply(payload, outcome.decision, outcome.event))
     return printed
+
+
+def put_in_force(
+    settings: GuardSettings, install: Callable[..., object], queue: Callable[[QueueSettings], Approver]
+) -> None:
+    """Install the guard of a hook, in this process. Raises: InterlockError, where its policy or receipts are no use."""
+    own = protection(settings.own_files, Path.home())
+    approver = None if settings.approvals is None else queue(settings.approvals)
+    install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts), approver=approver)
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[ModuleType, str | None]:

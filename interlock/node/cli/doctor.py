@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from interlock._approvals import HookQueue
 from interlock._install import install
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, InterlockError, one_line
 from interlock.base.files import BadState, os_reason, read_bounded
@@ -25,9 +26,10 @@ from interlock.engine.ambient import installed
 from interlock.engine.policy.builtins import PREFIX, builtin, read_policy_file
 from interlock.engine.policy.check import check_document
 from interlock.engine.policy.document import parse_document
+from interlock.engine.posture import attest
 from interlock.engine.sinks import FileSink, NullSink, verify_file
 from interlock.interceptors.hooks import settings
-from interlock.interceptors.hooks.entry import guard_settings
+from interlock.interceptors.hooks.entry import guard_settings, put_in_force
 from interlock.native.availability import availability
 from interlock.node.cli.hook import hook_command, scopes
 
@@ -87,7 +89,7 @@ def checks(config: str | None, more: Sequence[Provider] = ()) -> Iterator[Row]:
     except InterlockError as e:
         yield _failed("configuration", e)
         return
-    for provider in (_python, _policy, _receipts, _agent, _hook, *more):
+    for provider in (_python, _policy, _receipts, _posture, _agent, _hook, *more):
         try:
             yield from provider(config)
         except InterlockError as e:
@@ -153,6 +155,14 @@ def _receipts(config: str | None) -> Iterator[Row]:
         yield _failed("receipts", e)
         return
     yield Row("receipts", "ok", f"{path}: {seen.count} receipts, chain holds")
+
+
+def _posture(config: str | None) -> Iterator[Row]:
+    """What weakens the guard that a hook installs: a warning each, since its operator may have chosen it."""
+    put_in_force(guard_settings(config), install, HookQueue)
+    rows = attest(installed())
+    yield from (Row(f"posture {row.name}", "warn", f"{row.value}: {row.weakens}") for row in rows if row.weakens)
+    yield Row("posture", "ok", f"in order: {', '.join(row.name for row in rows if not row.weakens)}")
 
 
 def _agent(config: str | None) -> Iterator[Row]:
