@@ -136,4 +136,4 @@ def test_a_share_of_ordinary_commands_is_proven_harmless() -> None:
 def test_the_share_of_all_ordinary_commands_that_is_proven_harmless_is_the_one_that_is_written_down() -> None:
     rows = _benign()
     share = sum(_proven(r["command"]) for r in rows) / len(rows)
-    assert 0.117 <= share <= 0.14, share  # docs/reference/shell.md says 11.9 %, and how many could be
+    assert 0.115 <= share <= 0.14, share  # docs/reference/shell.md says 11.7 %, and how many could be

@@ -336,6 +336,16 @@ ONCE_PROVEN = [
     "printf './etc/passwd\n.' | tac | xargs cat",
     "echo a | cat 5 | xargs cat",
     "echo a | sort -n 5 | xargs cat",
+    "cat $(pwd)2/x",
+    "pushd nowhere; cat $PWD/a",
+    "find . | xargs uniq",
+    "find . -exec uniq {} +",
+    "uniq $(find . -name x)",
+    "find . -print0 | xargs -0 xxd",
+    "find src -print0 | xargs -0 awk",
+    "find src -exec awk {} \\;",
+    "find . -exec timeout {} rm \\;",
+    "find kernel -print0 | xargs -0 sysctl",
     # globs: their count, and the directory above
     "uniq a*",
     "xxd a*",
@@ -439,6 +449,17 @@ def test_a_cd_that_may_not_have_happened_leaves_both_directories_in_question(tre
 def test_a_cd_that_follows_links_first_is_where_they_lead(tree: Path) -> None:
     assert _real(tree, "cd -P d1/d2/link && cat a")
     assert not _real(tree, "cd -P d1/d2/link/.. && cat ../x")
+
+
+def test_a_glob_stays_one_where_its_text_goes_on(tree: Path) -> None:
+    (tree / "out").mkdir()
+    (tree / "out" / "b").symlink_to("/etc/passwd")
+    assert _real(tree, "cat src/*")
+    assert _real(tree, "x=src/*; cat $x; find [s]rc -exec cat {} +")
+    assert not _real(tree, "x=out/*; cat $x")
+    assert not _real(tree, "echo out/* | xargs cat")
+    assert not _real(tree, "cat $(echo out/*)")
+    assert not _real(tree, "find [o]ut -exec cat {} +")
 
 
 def test_a_tree_whose_name_would_be_split_is_not_named(tmp_path: Path) -> None:

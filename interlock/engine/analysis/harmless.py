@@ -181,10 +181,11 @@ class _Prover(Walk):
         paths: list[str] = []
         for cwd in self.cwds:
             path = text if text[:1] == "/" else f"{cwd}/{text}"  # `..` is left to the resolver: links come first
-            given = self.resolver.expand(path) if target.glob else [path]
+            glob = target.glob or (unknown and re.search(r"[*?\[]", text))  # a search's root may be one
+            given = self.resolver.expand(path) if glob else [path]
             if given is None:
                 raise _Objected("a glob that cannot be told")
-            paths += given or [path]
+            paths += [path, *given]
         reals = [self.resolver.real(p) if p[:1] == "/" else None for p in paths]
         inside = [r for r in reals if r is not None and (r == self.tree or r.startswith(self.tree + "/"))]
         if len(inside) != len(reals):

@@ -72,8 +72,10 @@ def _level_misfit(level: Level, h: Harmless, scan: _Scan, asked: Callable[[str],
             return "a subcommand that is not known"
     elif not h.least <= len(texts) <= h.operands or (h.like and not all(like(t, h.like) for t in texts)):
         return "operands that are not known to be harmless"
-    if any(a.glob for a in scan.operands) and _counted(level, h, scan.operands):
-        return "a glob where it matters how many names it gives"
+    if any(_several(a) for a in scan.operands) and _counted(level, h, scan.operands):
+        return "names where it matters how many there are"
+    if h.unlike and not h.arguments and not all(a.known for a in scan.operands) and not _reads(level):
+        return "an argument that may do harm"
     everything = [*texts, *(v for _, v in scan.options if v is not None)]
     if h.unlike and any(like(t, h.unlike) for t in everything):
         return "an argument that may do harm"
@@ -135,12 +137,14 @@ def prints_exactly(program: str, args: Sequence[Arg]) -> bool:
     """Whether what the command prints is just what the walk takes it for, so that it may become arguments."""
     texts = [a.text for a in args]
     if program in ("echo", "printf"):
+        if any(a.glob for a in args):
+            return False
         return not any("\\" in t or "%" in t.replace("%s", "") or t[:1] == "-" for t in texts)
     if program in ("grep", "egrep", "fgrep"):
         return all(_SELECTING.fullmatch(t) for t in texts[:-1]) and texts[-1:] != [] and texts[-1][:1] != "-"
     if program in ("find", "gfind"):
         return not _REWRITES & set(texts) or ("-print0" in texts and not (_REWRITES - {"-print0"}) & set(texts))
-    return program == "pwd" or (program in _PASSING and all(_PASSING[program].fullmatch(t) for t in texts))
+    return program in _PASSING and all(_PASSING[program].fullmatch(t) for t in texts)
 
 
 # -- reading the arguments strictly ---------------------------------------------------------------------------------
@@ -167,7 +171,7 @@ def _scanned(level: Level, h: Harmless, args: Sequence[Arg]) -> _Scan | str:
             opened = opened or arg.text in _SYNTAX
             operands.append(arg)
             if level.leading:
-                return _Scan(options, operands, args[i:]) if not arg.glob else "a glob where a word is expected"
+                return _Scan(options, operands, args[i:]) if not _several(arg) else "names where a word is expected"
             continue
         found = _option(level, h, arg.text)
         if found is None or not arg.known:
@@ -196,7 +200,7 @@ def _any(h: Harmless, args: Sequence[Arg]) -> _Scan | str:
         return _Scan([], [], ())
     texts = args
     if h.script == "printf" and args:
-        if not _FORMAT.fullmatch(args[0].text):
+        if _several(args[0]) or not _FORMAT.fullmatch(args[0].text):
             return "a format that may do more than print"
         texts = args[:1] if _TEXT_FORMAT.fullmatch(args[0].text) else args
     if any(a.glob or not _certain(a) for a in texts):
@@ -207,10 +211,20 @@ def _any(h: Harmless, args: Sequence[Arg]) -> _Scan | str:
     return _Scan([], list(args), ())
 
 
+def _reads(level: Level) -> bool:
+    """Whether the operands are files that are read, so that their names do no harm."""
+    return any(effect.kind == "read" and {"all", "rest"} & set(effect.of) for effect in level.effects)
+
+
+def _several(arg: Arg) -> bool:
+    """Whether the argument may be any number of names: a glob, or what a search found."""
+    return arg.glob or not arg.known
+
+
 def _counted(level: Level, h: Harmless, operands: Sequence[Arg]) -> bool:
-    """Whether it matters how many names a glob gives: there is a bound, or the first operand is no path."""
+    """Whether it matters how many names there are: there is a bound, or the first operand is no path."""
     placed = any(one not in ("all", "stdin") and one[0] != "-" for effect in level.effects for one in effect.of)
-    return h.operands < UNBOUNDED or bool(h.like) or (placed and operands[0].glob)
+    return h.operands < UNBOUNDED or bool(h.like) or (placed and _several(operands[0]))
 
 
 def _is_option(arg: Arg, h: Harmless) -> bool:

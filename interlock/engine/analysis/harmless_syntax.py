@@ -156,7 +156,7 @@ class _Forms:
             if not node.words:
                 self.names.add(assign.name)
         if node.words and len(node.words[0]) == 1 and isinstance(node.words[0][0], Lit):
-            self.moved = self.moved or node.words[0][0].text == "cd"
+            self.moved = self.moved or node.words[0][0].text in ("cd", "pushd")
         reason = _first(self.word(a.value, depth, exact=False) for a in node.assigns)
         return (
             reason
