@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from interlock.base.errors import InterlockError
 
-__all__ = ["MAX_DEPTH", "NotCanonical", "digest", "encode", "json_object", "long_digest", "parse_json"]
+__all__ = ["MAX_DEPTH", "NotCanonical", "digest", "encode", "json_object", "long_digest", "parse_json", "plain"]
 
 MAX_DEPTH: Final = 200
 _TAG: Final = "$il"
@@ -190,11 +190,11 @@ def _write(value: object, out: list[str], depth: int) -> None:
     elif value is False:
         out.append("false")
     elif isinstance(value, str):
-        _write_text(str(value), out)
+        _write_text(str.__str__(value), out)  # what it holds, whatever its class says of itself; as below
     elif isinstance(value, int):
-        out.append(_decimal(int(value)))
+        out.append(_decimal(int.__index__(value)))
     elif isinstance(value, float):
-        _write_float(float(value), out)
+        _write_float(float.__float__(value), out)
     elif isinstance(value, Mapping):
         _write_map(value, out, depth)
     elif isinstance(value, list | tuple):
@@ -224,6 +224,22 @@ def _named(value: object) -> list[str]:
     if isinstance(value, _of("pathlib", "PurePath")):
         return ["path", str(value)]
     raise NotCanonical(f"holds an object of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+def plain(value: object) -> object:
+    """A value as a person would write it in JSON: bytes, paths, times and UUIDs as text, a Decimal as a number.
+
+    Any other value is returned as it is; containers are not looked into. Raises: whatever the object's own text does.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, _of("decimal", "Decimal")):
+        number: Any = value
+        whole = number.is_finite() and -_ORDINARY_INT < number < _ORDINARY_INT and number == int(number)
+        return int(number) if whole else float(number)
+    if isinstance(value, (*_of("datetime", "date", "time"), *_of("uuid", "UUID"), *_of("pathlib", "PurePath"))):
+        return _named(value)[1]
+    return value
 
 
 def _of(module: str, *names: str) -> tuple[type[Any], ...]:
@@ -283,7 +299,7 @@ def _write_list(values: list[object] | tuple[object, ...], out: list[str], depth
 
 
 def _write_map(value: Mapping[object, object], out: list[str], depth: int) -> None:
-    if not all(isinstance(k, str) and k != _TAG and _is_text(k) for k in value):
+    if not all(isinstance(k, str) and _is_text(k) for k in map(_exact, value)):
         pairs = sorted((encode(k), v) for k, v in value.items())
         rows = []
         for encoded, item in pairs:
@@ -293,18 +309,27 @@ def _write_map(value: Mapping[object, object], out: list[str], depth: int) -> No
         out.append('{"$il":["map",[' + b",".join(rows).decode("utf-8") + "]]}")
         return
     # RFC 8785, 3.2.3: keys in the order of their UTF-16 code units.
-    keys = sorted((str(k) for k in value), key=lambda k: k.encode("utf-16-be"))
+    held = {str.__str__(key): item for key, item in value.items()}
+    if len(held) != len(value):  # keys of a class whose instances differ though they hold the same
+        raise NotCanonical("holds a key twice")
     out.append("{")
-    for i, key in enumerate(keys):
+    for i, key in enumerate(sorted(held, key=lambda k: k.encode("utf-16-be"))):
         if i:
             out.append(",")
         _write_text(key, out)
         out.append(":")
-        _write(value[key], out, depth + 1)
+        _write(held[key], out, depth + 1)
     out.append("}")
 
 
+def _exact(key: object) -> object:
+    return str.__str__(key) if isinstance(key, str) else key
+
+
 def _is_text(text: str) -> bool:
+    """Whether a key stands in an object as it is."""
+    if text == _TAG:
+        return False
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

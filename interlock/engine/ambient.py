@@ -14,6 +14,7 @@ from interlock.engine.approvals import Approver, Scripts, no_scripts
 from interlock.engine.decision import Decision
 from interlock.engine.evaluate import Evaluator, Outcome, PythonEvaluator
 from interlock.engine.event import SensorEvent
+from interlock.engine.payload import exact_text
 
 if TYPE_CHECKING:  # what an installed guard is made of; whoever makes one has imported it
     from interlock.engine.flow import FlowTracker
@@ -73,8 +74,9 @@ class span:  # noqa: N801 - reads as a verb: `with span(principal=...):`
             raise TypeError("a principal is a string or None")
         outer = current_span() if principal is None else None
         self.id: Final[str] = os.urandom(8).hex()
-        self.principal: Final[str | None] = outer.principal if outer else principal
-        self.parent_principal: Final[str | None] = parent_principal or (outer.parent_principal if outer else None)
+        named, behalf = (None if name is None else exact_text(name) for name in (principal, parent_principal))
+        self.principal: Final[str | None] = outer.principal if outer else named
+        self.parent_principal: Final[str | None] = behalf or (outer.parent_principal if outer else None)
         self._outermost: Final[span | None] = current_run()
 
     @property

@@ -124,7 +124,7 @@ def ask(
         request = _request(outcome, policy_digest, scripts)
         approval = _read(approver(request))
         if approval.approved and _moved(request, outcome, policy_now, scripts):
-            return replace(approval, approved=False, note=reason_of(CHANGED))
+            return replace(approval, approved=False, note=reason_of(CHANGED, what="waited for approval"))
     except TimeoutError as e:
         return Approval(False, note=reason_of(APPROVER_LATE), cause=e)
     except InterlockError as e:

@@ -120,7 +120,7 @@ def unreadable(policy: Policy, event: SensorEvent, error: Exception) -> Outcome:
 
 def _guilty(event: SensorEvent) -> str | None:
     try:
-        return next((name for name, value in event.args.items() if not _encodes(value)), None)
+        return next((name for name, value in event.args.items() if not _reads(value)), None)
     except Exception:  # noqa: BLE001 - the mapping itself cannot be read
         return None
 
@@ -335,9 +335,9 @@ def _any(value: object) -> object:
     return value
 
 
-def _encodes(value: object) -> bool:
+def _reads(value: object) -> bool:
     try:
-        encode(value)
+        encode(frozen(value, 1))
     except Exception:  # noqa: BLE001 - as in evaluate: whatever a value of the caller's own raises when read
         return False
     return True

@@ -63,7 +63,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         APPROVER_FAILED: "the approver failed with {error}",
         APPROVER_LATE: "the approver did not answer in time",
         APPROVER_ODD: "the approver {what}",
-        CHANGED: "the action changed while it waited for approval",
+        CHANGED: "the action changed while it {what}",
         MISFIT: "the rewritten call does not fit {action} ({what})",
     }
 )

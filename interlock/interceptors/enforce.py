@@ -20,7 +20,7 @@ from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import Origin, Phase, SensorEvent, event_of, with_args
-from interlock.engine.payload import frozen_mapping, result_args
+from interlock.engine.payload import frozen_mapping, result_of, unchanged
 from interlock.engine.policy.model import Policy
 from interlock.engine.record import receipt_of
 from interlock.engine.refusals import (
@@ -35,7 +35,7 @@ from interlock.engine.refusals import (
 )
 from interlock.engine.settle import Blocked, Ending, Enforcement, NotApproved, Settled, check_enforcement, settle
 from interlock.engine.sources import checked_origins, origin_for_principal, origin_for_tool
-from interlock.interceptors.given import check_event, check_name, check_texts, checked_args, checked_result
+from interlock.interceptors.given import checked_args, checked_event, checked_name, checked_result, checked_text
 
 __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new_call_id"]
 
@@ -113,9 +113,8 @@ def _unwatched(guard: Installed) -> bool:
 
 def _passes(guard: Installed, name: str, given: dict[str, object], principal: str | None, cwd: str | None) -> bool:
     """The short way of a call that no rule objects to; where it says False, the long one decides and says why."""
-    if principal is None:
-        here = current_span()
-        principal = None if here is None else here.principal
+    here = current_span()
+    principal = principal if here is None else principal or here.principal
     try:
         guard.live.refresh()
         return guard.evaluator.passes(guard.live.current, name, given, principal, cwd)
@@ -130,7 +129,7 @@ def decide(event: SensorEvent) -> Outcome:
     A missing call id, time or span is filled in.
     Raises: RuntimeError where no guard is installed; TypeError, ValueError for what is no event.
     """
-    check_event(event)
+    event = checked_event(event)
     guard = installed()
     started = time.perf_counter_ns()
     event = _completed(event)
@@ -195,9 +194,11 @@ def _event(
 ) -> SensorEvent:
     """The event of one door, whole; `args` may be the caller's own."""
     if type(name) is not str or not name:
-        check_name(name)
+        name = checked_name(name)
     if principal is not None or parent_principal is not None or cwd is not None or type(call_id or "") is not str:
-        check_texts(principal=principal, parent_principal=parent_principal, cwd=cwd, call_id=call_id)
+        principal, cwd = checked_text("principal", principal), checked_text("cwd", cwd)
+        parent_principal = checked_text("parent_principal", parent_principal)
+        call_id = checked_text("call_id", call_id)
     here = current_span()
     span_id: str | None = None
     if here is not None:
@@ -235,6 +236,7 @@ def _through(
     started = time.perf_counter_ns()
     watched = bool(guard.observers) or not getattr(guard.sink, "keeps_nothing", False)
     outcome, policy, epoch, encoded = _judged(guard, event, watched)
+    outcome = outcome if enforcement == "monitor" else _standing(outcome, policy, original)
     if not watched and outcome.decision.verdict is Verdict.ALLOW:
         _remember(guard, event, original)
         return original
@@ -287,6 +289,22 @@ def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcom
     return _known(outcome), policy, epoch, encoded
 
 
+def _standing(outcome: Outcome, policy: Policy, original: object) -> Outcome:
+    """The outcome; or a refusal, where what was judged is a copy and the caller's own objects changed meanwhile."""
+    event = outcome.before or outcome.event
+    if outcome.decision.verdict is Verdict.BLOCK or _holds(event, original):
+        return outcome
+    if not any(rule.phase == event.phase for rule in policy.rules):  # nobody judged it, and it need not be readable
+        return outcome
+    return replace(outcome, decision=refusal(CHANGED, what="was judged"), decider=None)
+
+
+def _holds(event: SensorEvent, original: object) -> bool:
+    """Whether the caller's arguments, or result, are still what the event says they are."""
+    judged = event.args if event.phase == "call" else result_of(event)
+    return judged is original or unchanged(judged, original)
+
+
 def _known(outcome: Outcome) -> Outcome:
     """The outcome, if its verdict is one of ours: whatever else an evaluator says blocks, before anybody records it."""
     verdict: object = outcome.decision.verdict
@@ -328,11 +346,10 @@ def _asked(
 
     Never raises: whatever goes wrong here is a no.
     """
-    judged = _encoded("call", (outcome.before or outcome.event).args)
     approval = _answer(guard, guard.approver if on_escalate is None else on_escalate, outcome, policy)
-    if approval.approved is not True or (judged and judged == _encoded(outcome.event.phase, original)):
+    if approval.approved is not True or _holds(outcome.before or outcome.event, original):
         return approval
-    return replace(approval, approved=False, note=reason_of(CHANGED))
+    return replace(approval, approved=False, note=reason_of(CHANGED, what="waited for approval"))
 
 
 def _answer(guard: Installed, approver: Approver | None, outcome: Outcome, policy: Policy) -> Approval:
@@ -344,13 +361,6 @@ def _answer(guard: Installed, approver: Approver | None, outcome: Outcome, polic
         return (now if guard.scopes is None else guard.scopes.policy_for(outcome.event, now)).digest
 
     return ask(approver, outcome, policy.digest, policy_now=policy_now, scripts=guard.scripts)
-
-
-def _encoded(phase: Phase, original: object) -> bytes | None:
-    try:
-        return encode(original if phase == "call" else result_args(original))
-    except Exception:  # noqa: BLE001 - as in _judged
-        return None
 
 
 def _record(

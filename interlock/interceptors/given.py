@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
+from interlock.base.canonical import NotCanonical
 from interlock.engine.event import PHASES, SensorEvent
-from interlock.engine.payload import FrozenDict, result_args
+from interlock.engine.payload import FrozenDict, exact_text, result_args
 
-__all__ = ["check_event", "check_name", "check_texts", "checked_args", "checked_result"]
+__all__ = ["checked_args", "checked_event", "checked_name", "checked_result", "checked_text"]
 
 
-def check_event(event: SensorEvent) -> None:
-    check_name(event.action)
-    checked_args(event.args)
+def checked_event(event: SensorEvent) -> SensorEvent:
+    """The event with plain texts for names. Raises: TypeError, ValueError, for what is no event."""
+    args: object = event.args
+    if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
+        raise TypeError("args is a mapping from argument names to values")
     if event.phase not in PHASES:
         raise ValueError(f"a phase is {' or '.join(map(repr, PHASES))}")
-    names = ("principal", "parent_principal", "span_id", "call_id", "cwd")
-    check_texts(**{name: getattr(event, name) for name in names})
+    return replace(
+        event,
+        action=checked_name(event.action),
+        principal=checked_text("principal", event.principal),
+        parent_principal=checked_text("parent_principal", event.parent_principal),
+        span_id=checked_text("span_id", event.span_id),
+        call_id=checked_text("call_id", event.call_id) or "",
+        cwd=checked_text("cwd", event.cwd),
+    )
 
 
-def check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
+def checked_name(name: object) -> str:
+    if not isinstance(name, str) or not exact_text(name):
         raise TypeError("a tool's name is a string that is not empty")
+    return exact_text(name)
 
 
-def check_texts(**texts: object) -> None:
-    for name, text in texts.items():
-        if not isinstance(text, str | None):
-            raise TypeError(f"{name} is a string or None, not a {type(text).__name__}")
+def checked_text(name: str, text: object) -> str | None:
+    if not isinstance(text, str | None):
+        raise TypeError(f"{name} is a string or None, not a {type(text).__name__}")
+    return None if text is None else exact_text(text)
 
 
 def checked_args(args: object) -> Mapping[str, object]:
-    """Arguments as the caller gave them, where they are an ordinary dict; else one reading of them.
+    """One reading of the arguments, so that what is judged is what is handed on, whatever becomes of the caller's.
 
-    A mapping of the caller's own is read once, so that what is judged is what is handed on.
     Raises: TypeError, for what is no mapping from names to values.
     """
     if type(args) is dict:
-        for key in args:
-            if type(key) is not str and not isinstance(key, str):
+        own = args.copy()
+        for key in own:
+            if type(key) is not str:
                 break
         else:
-            return args
-    elif isinstance(args, Mapping) and all(isinstance(key, str) for key in args):
-        return args if isinstance(args, FrozenDict) else _read_once(args)
+            return own
+    if isinstance(args, FrozenDict):
+        return args
+    if isinstance(args, Mapping) and all(isinstance(key, str) for key in args):
+        return _read_once(args)
     raise TypeError("args is a mapping from argument names to values")
 
 
@@ -59,8 +73,13 @@ def checked_result(result: object) -> Mapping[str, object]:
 
 
 def _read_once(args: Mapping[str, object]) -> Mapping[str, object]:
+    """The names as plain texts: one that its class compares in a way of its own would stand beside what a rule sets."""
     try:
-        return dict(args.items())
+        pairs = list(args.items())
+        read = {exact_text(name): value for name, value in pairs}
+        if len(read) != len(pairs):
+            raise NotCanonical("names an argument twice")
+        return read
     except Exception as e:  # noqa: BLE001 - whatever a mapping of the caller's own raises when it is read
         return _Failed(e)
 

@@ -151,7 +151,7 @@ def test_a_path_that_leads_to_too_many_values_cannot_judge() -> None:
 def test_each_text_operator_reads_texts_only() -> None:
     for test in ({"prefix": "rm"}, {"suffix": "-rf"}, {"contains": " -"}, {"glob": "rm*"}, {"regex": "^rm"}, "rm *"):
         assert passes(test, "rm -rf")
-        for other in (None, 3, True, b"rm -rf", ["rm -rf"], {"rm": "-rf"}, datetime.date(2026, 1, 1)):
+        for other in (None, 3, True, b"ls", ["rm -rf"], {"rm": "-rf"}, datetime.date(2026, 1, 1)):
             assert not passes(test, other)
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from interlock.base.canonical import plain
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import RESULT_KEY, result_of, same_tuple
@@ -26,14 +27,17 @@ def texts(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, s
     """Every text as (path, the nearest key above it, text)."""
     if isinstance(value, str):
         yield path, key, value
-    elif isinstance(value, bytes | bytearray):
-        yield path, key, bytes(value).decode("utf-8", "replace")
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from texts(item, path_under(path, name), str(name))
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from texts(item, f"{path}[{i}]", key)
+    elif isinstance(value, set | frozenset):
+        for item in value:
+            yield from texts(item, f"{path}[*]", key)
+    elif isinstance(as_text := plain(value), str):
+        yield path, key, as_text
 
 
 def visible(text: str) -> str:
@@ -67,11 +71,15 @@ def _masked(value: object, path: str, mask: Callable[[object], Found | None], se
         if all(a is b for a, b in zip(items, value, strict=True)):
             return value
         return items if isinstance(value, list) else same_tuple(value, items)
-    found = mask(value)
+    if isinstance(value, set | frozenset):
+        members = [_masked(v, f"{path}[*]", mask, seen) for v in value]
+        return value if set(members) == value else type(value)(members)
+    in_bytes = isinstance(value, bytes | bytearray | memoryview)
+    found = mask(bytes(value) if isinstance(value, bytearray | memoryview) else value if in_bytes else plain(value))
     if found is None:
         return value
     seen.append((path, found[1]))
-    return found[0]
+    return bytearray(found[0]) if isinstance(value, bytearray) and isinstance(found[0], bytes) else found[0]
 
 
 def path_under(path: str, key: object) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from interlock.base.canonical import plain
 from interlock.engine.decision import Verdict
 from interlock.engine.event import Phase, SensorEvent
 
@@ -126,5 +127,7 @@ def _texts(value: object, most: int) -> Iterator[str]:
             yield held
         elif isinstance(held, Mapping):
             level += held.values()
-        elif isinstance(held, list | tuple):
+        elif isinstance(held, list | tuple | set | frozenset):
             level += held
+        elif isinstance(as_text := plain(held), str):
+            yield as_text

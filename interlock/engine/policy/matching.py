@@ -1,7 +1,8 @@
 """Tests of one value: what stands beside `arg`, `action` and `principal` in a condition.
 
 A test says True or False of any value and never fails on its type: a text test is false of all but a text, a number
-comparison is false of all but a number (and True is no number). Several operators in one test must all hold.
+comparison is false of all but a number (and True is no number). Several operators in one test must all hold. What JSON
+has not is read as it would be written there: bytes, a path, a time or a UUID as its text, a Decimal as a number.
 
 Texts are read in their normal form (`normalise`), and so are the texts that a test looks for, also within `equals` and
 `in`; the keys of mappings are taken as they are. A glob or regex that holds a character which no normal form has could
@@ -14,6 +15,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from interlock.base.canonical import plain
+from interlock.engine.payload import FrozenDict, FrozenList
 from interlock.engine.policy import regex
 from interlock.engine.policy.glob import compile_glob
 from interlock.engine.policy.limits import Reading
@@ -28,6 +31,7 @@ MAX_TEXT: Final = 1 << 20  # characters of a text that a regex or a glob reads w
 MAX_CHOICES: Final = 10_000  # values in one `in`
 BESIDE: Final = ("flags", "raw")  # what stands beside operators and is none
 _WHOLE: Final = Reading(MAX_TEXT)
+_JSON: Final = frozenset({str, int, float, bool, type(None), dict, list, tuple, FrozenDict, FrozenList})
 _MAX_TRIED: Final = 512  # characters of a set that are tried for one that a normal form can hold
 
 Test: TypeAlias = Callable[[object], bool]
@@ -36,7 +40,7 @@ Test: TypeAlias = Callable[[object], bool]
 def compile_test(value: object, where: str, reading: Reading = _WHOLE) -> Test:
     """A test from its document form: a glob as a text, or an object of operators. Raises: BadPolicy."""
     if isinstance(value, str):
-        return _Maker(reading, raw=False).glob(value, where)
+        return _of_json(_Maker(reading, raw=False).glob(value, where))
     if not isinstance(value, dict):
         raise BadPolicy("is not a test", where=where, fix='write a glob such as "Bash", or {"equals": ...}')
     keys = [key for key in value if key not in BESIDE]
@@ -50,11 +54,17 @@ def compile_test(value: object, where: str, reading: Reading = _WHOLE) -> Test:
         raise BadPolicy("is neither true nor false", where=f"{where}.raw")
     maker = _Maker(reading, raw)
     tests = [maker.operator(key, value, f"{where}.{key}") for key in keys]
-    return tests[0] if len(tests) == 1 else lambda given: all(test(given) for test in tests)
+    return _of_json(tests[0] if len(tests) == 1 else lambda given: all(test(given) for test in tests))
+
+
+def _of_json(test: Test) -> Test:
+    """The test, of a value as JSON would have it: a path, say, is its text."""
+    return lambda given: test(given if type(given) in _JSON else plain(given))
 
 
 def same(wanted: object, given: object, text: Callable[[str], str] = str) -> bool:
     """Whether two values are the same JSON value: 1 and 1.0 are, 1 and true are not; `text` reads what is given."""
+    given = given if type(given) in _JSON else plain(given)
     if isinstance(wanted, bool) or isinstance(given, bool):
         return wanted is given
     if isinstance(wanted, int | float) and isinstance(given, int | float):

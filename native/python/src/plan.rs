@@ -70,7 +70,8 @@ impl Plan {
 
     /// What the rules at the positions from `lo` up to `hi` say of an event: None where none says anything, else a
     /// list of (position, Decision) or of (position, (verdict, reason, policy id, attribution, changes)).
-    /// `NotImplemented` where the event holds what the native engine cannot judge. Raises: Panicked.
+    /// `NotImplemented` where the event holds what the native engine cannot judge, or so much text that other threads
+    /// may run meanwhile, in containers that they may change: whoever asked asks again of a copy. Raises: Panicked.
     #[pyo3(signature = (lo, hi, stop, action, args, result, principal, cwd, origins, /))]
     #[allow(clippy::too_many_arguments)] // the fields of an event, without an object for them on the hot path
     fn opinions<'py>(
@@ -132,6 +133,7 @@ impl Plan {
         let Some(dict) = reader.exact::<PyDict>(args) else {
             return unable();
         };
+        reader.loose &= result; // the arguments of a call are the door's own dict
         let Some(pairs) = reader.map(dict, 0) else {
             return unable();
         };
@@ -153,6 +155,9 @@ impl Plan {
                 .opinions(&Context::new(&event, wrapped), range, stop)
         };
         let said = if reader.size >= ALONE {
+            if reader.loose {
+                return unable(); // another thread might change what is judged, and not what is handed on
+            }
             py.detach(ask)
         } else {
             ask()

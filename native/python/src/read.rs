@@ -36,6 +36,8 @@ pub struct Reader<'r, 'py> {
     frozen: &'r [Py<PyType>],
     /// Bytes of text read so far.
     pub size: usize,
+    /// Whether a dict or a list was among it that another thread may change.
+    pub loose: bool,
 }
 
 impl<'r, 'py> Reader<'r, 'py> {
@@ -45,6 +47,7 @@ impl<'r, 'py> Reader<'r, 'py> {
             py,
             frozen,
             size: 0,
+            loose: false,
         }
     }
 
@@ -97,10 +100,11 @@ impl<'r, 'py> Reader<'r, 'py> {
 
     /// A dict or a list, of its very type or of one of the read-only ones.
     pub fn exact<'o, T: pyo3::PyTypeCheck + pyo3::PyTypeInfo>(
-        &self,
+        &mut self,
         object: &'o Bound<'py, PyAny>,
     ) -> Option<&'o Bound<'py, T>> {
         if let Ok(exact) = object.cast_exact::<T>() {
+            self.loose = true;
             return Some(exact);
         }
         let own = object.get_type();
