@@ -2,14 +2,20 @@
 
 WAL with synchronous=FULL: what a write answered has been on disk before. One connection behind a lock, one
 transaction a change; other processes may have the same file open. `TIMEOUT_S` is how long a change waits for theirs.
+
+SQLite cannot carry a connection over a fork: the child would count locks as its own that it does not hold, find one
+that another thread held at that moment held for ever, and lose its file to whoever closes it last. So before this
+process forks, its connections are closed, between two transactions; each side opens its own when it needs one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Final
@@ -18,6 +24,7 @@ from interlock.base.files import BadState, NewerFormat, NotWritable, os_reason, 
 
 __all__ = ["Database", "as_bytes", "as_int", "changed"]
 
+_forking: Final = threading.Lock()  # held while this process forks, and while a connection is set up
 
 # SQLite's primary result codes that a disk, its rights or another process cause, and no content of the file
 _ENVIRONMENT: Final = {
@@ -45,12 +52,31 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._closed = False
+        self._away = False  # closed because this process forked
+        with _forking:
+            self._make()
+            self._open()
+            _OPEN.add(self)
+
+    def _make(self) -> None:
+        """The file, private. One that is there is not opened: closing it drops every lock of this process on it."""
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            os.chmod(path, 0o600)
+            try:
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                if not os.access(self._path, os.R_OK | os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+            os.chmod(self._path, 0o600)
         except OSError as e:
-            raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(path)) from None
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=self.TIMEOUT_S)
+            raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(self._path)) from None
+
+    def _open(self) -> None:
+        path = self._path
+        try:
+            self._db = self._connected()
+        except sqlite3.Error as e:
+            raise NotWritable(f"cannot be written ({e})", where=str(path)) from None
         try:
             self._set_up()
         except sqlite3.DatabaseError as e:
@@ -65,6 +91,31 @@ class Database:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+            self._closed, self._away = True, False
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # a connection is part of a cycle, and would stay until somebody collects
+            self._db.close()
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=self.TIMEOUT_S)
+
+    def _here(self) -> sqlite3.Connection:
+        """The connection, opened again after a fork; the caller holds the lock."""
+        if self._away:
+            self._db, self._away = self._connected(), False
+            self._careful()
+        return self._db
+
+    def _leave(self) -> None:
+        """Hold the lock, and no connection, until `_return`."""
+        self._lock.acquire()
+        if self._closed or not self._db.in_transaction:  # a change of this very thread's own
+            self._db.close()
+            self._away = not self._closed
+
+    def _return(self) -> None:
+        self._lock.release()
 
     def _set_up(self) -> None:
         (kind,) = self._db.execute("PRAGMA application_id").fetchone()
@@ -79,10 +130,13 @@ class Database:
                 fix="upgrade interlock",
             )
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten leaves no trace in the file
+        self._careful()
         if version < newest:
             self._migrate()
+
+    def _careful(self) -> None:
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten leaves no trace in the file
 
     def _migrate(self) -> None:
         newest = len(self.MIGRATIONS)
@@ -117,9 +171,10 @@ class Database:
         """
         with self._lock:
             try:
-                self._db.execute("BEGIN IMMEDIATE")
-                yield self._db
-                self._db.execute("COMMIT")
+                db = self._here()
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
             except BaseException as e:
                 with contextlib.suppress(sqlite3.Error):  # where the file itself fails, nothing was committed
                     if self._db.in_transaction:
@@ -132,7 +187,28 @@ class Database:
 
     def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
         with self._lock:
-            return self._db.execute(sql, args).fetchall()
+            return self._here().execute(sql, args).fetchall()
+
+
+_OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
+_left: list[Database] = []
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    for database in list(_OPEN):
+        database._leave()
+        _left.append(database)
+
+
+def _after_fork() -> None:
+    while _left:
+        _left.pop()._return()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _code(e: sqlite3.DatabaseError) -> int:

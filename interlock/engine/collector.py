@@ -8,11 +8,19 @@ has next to no cycles, so the collector is told to hold off meanwhile and then t
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["freed_slowly", "held_off"]
+from interlock.engine.mutex import Mutex
+
+__all__ = ["freed_slowly", "held_off", "short_turns"]
+
+_MUTEX: Final = Mutex()
+_holding: list[bool] = []  # one entry while the collector is told to hold off
+_turns: list[float] = []  # the interval that was, once for each load that asked for a shorter one
 
 
 @contextmanager
@@ -25,12 +33,43 @@ def held_off() -> Iterator[None]:
         yield
         return
     gc.disable()
+    _holding[:] = [True]
     try:
         yield
     finally:
+        _holding.clear()
         gc.freeze()  # freezing and thawing moves every object to the oldest generation, and looks at none
         gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def short_turns(seconds: float) -> Iterator[None]:
+    """Threads take turns at least this often while this is open, in however many threads it is."""
+    with _MUTEX:
+        _turns.append(_turns[0] if _turns else sys.getswitchinterval())
+        sys.setswitchinterval(min(_turns[0], seconds))
+    try:
+        yield
+    finally:
+        with _MUTEX:
+            before = _turns.pop()
+            if not _turns:
+                sys.setswitchinterval(before)
+
+
+def _as_before() -> None:
+    """In a forked child, where whoever asked for either is not there any more."""
+    if _holding:
+        _holding.clear()
+        gc.enable()
+    if _turns:
+        sys.setswitchinterval(_turns[0])
+        _turns.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_as_before)
 
 
 def freed_slowly(*held: list[Any] | dict[Any, Any]) -> None:

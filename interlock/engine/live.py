@@ -9,13 +9,12 @@ last one is taken apart there too.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from interlock.base.errors import InterlockError
-from interlock.engine.collector import freed_slowly, held_off
+from interlock.engine.collector import freed_slowly, held_off, short_turns
 from interlock.engine.mutex import Mutex
 from interlock.engine.policy.model import Policy, Rule
 
@@ -113,17 +112,14 @@ class LivePolicy:
             return self._loading
 
     def _swap(self, now: object) -> None:
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(interval, _TURN_S))
         try:
-            with held_off():
+            with short_turns(_TURN_S), held_off():
                 self._take_over()
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the new one, the last good one stays
             self._trouble = _as_ours(e)
             _LOG.error("policy not reloaded, the last good one stays in force: %s", self._trouble)
         finally:
             self._seen = now
-            sys.setswitchinterval(interval)
 
     def _take_over(self) -> None:
         """Raises: whatever the source raises, and the follower."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,64 @@ def test_a_queue_that_a_forked_child_inherited_stays_whole_for_the_parent(tmp_pa
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert request_id(asked)
     assert store_of(tmp_path)._read("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_process_forks_between_two_changes_of_the_queue_and_not_in_one(tmp_path: Path) -> None:
+    """SQLite's memory of a lock that another thread held would keep the child out of the queue for good."""
+    asked = queue(tmp_path)
+    request_id(asked)
+    held, done = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with asked._store()._change():
+            held.set()
+            time.sleep(0.5)
+            done.set()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    assert held.wait(10)
+    child = os.fork()
+    if child == 0:
+        note = ask(asked, escalation(), "p1").note
+        os._exit(0 if done.is_set() and "has to approve request" in note else 1)
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert request_id(asked)  # the parent opened its own again
+
+
+def test_a_forked_child_has_locks_of_its_own_when_the_parent_lets_go(tmp_path: Path) -> None:
+    """Whoever closes a file last clears its log away, and with it what a child without a lock of its own did."""
+    asked = queue(tmp_path)
+    with contextlib.closing(store_of(tmp_path)) as store:
+        store.approve(request_id(asked), "mia")
+    opened, gone = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        asked._store().entries()
+        os.write(opened[1], b"x")
+        os.read(gone[0], 1)
+        os._exit(0 if ask(asked, escalation(), "p1").approved else 1)
+    os.read(opened[0], 1)
+    asked.close()
+    before = (tmp_path / "approvals.sqlite-wal").exists()
+    os.write(gone[1], b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert before
+    assert [entry.state for entry in store_of(tmp_path).entries(open_only=False)] == ["used"]
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc/locks")
+def test_a_queue_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops the locks that its process has on it, whoever took them."""
+    first = queue(tmp_path)
+    node = (tmp_path / "approvals.sqlite").stat().st_ino
+    held = [line for line in Path("/proc/locks").read_text().splitlines() if f":{node} " in line]
+    assert held
+    second = queue(tmp_path)
+    assert [line for line in Path("/proc/locks").read_text().splitlines() if f":{node} " in line]
+    second.close()
+    first.close()
 
 
 def test_of_many_threads_that_race_for_one_approval_exactly_one_wins(tmp_path: Path) -> None:

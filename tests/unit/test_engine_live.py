@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from interlock.base.errors import BadInput
 from interlock.engine import ambient
 from interlock.engine.ambient import Installed, current_span, span
+from interlock.engine.collector import held_off, short_turns
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.engine.live import LivePolicy
@@ -273,3 +276,26 @@ def test_every_change_is_taken_over_however_fast_they_come() -> None:
         live.refresh()
         live.refresh(wait=True)
         assert live.current.digest == f"v{version}"
+
+
+def test_a_child_that_is_forked_while_a_policy_loads_collects_and_takes_turns_as_before() -> None:
+    before = sys.getswitchinterval()
+    with short_turns(before / 10), held_off():
+        assert not gc.isenabled()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.isenabled() and sys.getswitchinterval() == before else 1)
+        assert sys.getswitchinterval() < before
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (gc.isenabled(), sys.getswitchinterval()) == (True, before)
+
+
+def test_loads_that_overlap_leave_the_interval_that_was() -> None:
+    before = sys.getswitchinterval()
+    first, second = short_turns(before / 10), short_turns(before / 10)
+    for step in (first.__enter__, second.__enter__):
+        step()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < before
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before
