@@ -24,7 +24,7 @@ from interlock.engine.analysis.harmless import prove
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import Evaluator, Outcome
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy.model import Policy, Rule
+from interlock.engine.policy.model import Policy
 
 __all__ = ["TREE", "Figure", "OrdinaryCheckout", "Report", "Row", "measure", "read_corpus", "wilson"]
 
@@ -59,11 +59,11 @@ class Figure(NamedTuple):
 
 @dataclass
 class Report:
-    """What was measured. `rules` and `detectors`: name -> group -> rows at which it objected."""
+    """What was measured. `rules` and `detectors`: name -> group -> at how many of its rows it objected."""
 
     figures: list[Figure] = field(default_factory=list)
-    rules: dict[str, Counter[str]] = field(default_factory=dict)
-    detectors: dict[str, Counter[str]] = field(default_factory=dict)
+    rules: dict[str, dict[str, Figure]] = field(default_factory=dict)
+    detectors: dict[str, dict[str, Figure]] = field(default_factory=dict)
 
 
 class OrdinaryCheckout:
@@ -152,11 +152,10 @@ def measure(
     policy: Policy, rows: Iterable[Row], evaluator: Evaluator, progress: Callable[[int], object] = lambda done: None
 ) -> Report:
     """Judge every row; `progress` is told now and then how many are done."""
-    report = Report()
     counts: dict[str, Counter[str]] = {group: Counter() for group in _GROUPS}
     used = {rule.id: frozenset(_detectors(rule.plan)) for rule in policy.rules}
-    report.rules = {rule.id: Counter() for rule in policy.rules}
-    report.detectors = {name: Counter() for names in used.values() for name in sorted(names)}
+    rules: dict[str, Counter[str]] = {name: Counter() for name in used}
+    detectors: dict[str, Counter[str]] = {name: Counter() for names in used.values() for name in sorted(names)}
     checkout = OrdinaryCheckout()
     for done, row in enumerate(rows, 1):
         event = SensorEvent("Bash", {"command": row.command}, cwd=TREE)
@@ -165,11 +164,13 @@ def measure(
         count["rows"] += 1
         count[_word(outcome)] += 1
         count["proven"] += prove(event, checkout) is not None
-        _attribute(report, row.group, outcome.fired, used)
+        for rule in outcome.fired:
+            rules[rule.id][row.group] += 1
+        for name in {name for rule in outcome.fired for name in used[rule.id]}:
+            detectors[name][row.group] += 1
         if done % _STEP == 0:
             progress(done)
-    report.figures = _figures(counts)
-    return report
+    return Report(_figures(counts), _by_group(rules, counts), _by_group(detectors, counts))
 
 
 def _word(outcome: Outcome) -> str:
@@ -177,11 +178,11 @@ def _word(outcome: Outcome) -> str:
     return {Verdict.BLOCK: "blocked", Verdict.ESCALATE: "escalated"}.get(verdict, "let through")
 
 
-def _attribute(report: Report, group: str, fired: Sequence[Rule], used: Mapping[str, frozenset[str]]) -> None:
-    for rule in fired:
-        report.rules[rule.id][group] += 1
-    for name in {name for rule in fired for name in used[rule.id]}:
-        report.detectors[name][group] += 1
+def _by_group(hits: Mapping[str, Counter[str]], counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, Figure]]:
+    return {
+        name: {group: _figure(group, found[group], counts[group]["rows"]) for group in _GROUPS}
+        for name, found in hits.items()
+    }
 
 
 def _detectors(plan: object) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,12 @@ def test_the_figures_count_the_rows_of_their_group_only(corpus: Path) -> None:
         "benign rows proven harmless": (1, 2),
         "other rows proven harmless": (1, 4),
     }
-    assert report.rules["publish"] == {"benign": 1}
-    assert report.rules["fs.destroy"] == {"block": 1}
+    rows = {"block": 3, "allow": 1, "benign": 2, "catastrophic": 1, "documented": 0}
+    for rule, group in (("publish", "benign"), ("fs.destroy", "block")):
+        assert {name: (f.hits, f.of) for name, f in report.rules[rule].items()} == {
+            name: (int(name == group), of) for name, of in rows.items()
+        }
+    assert all((f.low, f.high) == wilson(f.hits, f.of) for groups in report.rules.values() for f in groups.values())
 
 
 def test_a_detector_counts_each_row_at_which_a_rule_that_asks_it_objected() -> None:
@@ -78,7 +83,9 @@ def test_a_detector_counts_each_row_at_which_a_rule_that_asks_it_objected() -> N
     }
     policy = load_policy(json.dumps(document).encode(), where="p", source=Source("file", "p"), resolve=resolver(None))
     report = measure(policy, [Row("echo zz", "block"), Row("echo", "block")], PythonEvaluator())
-    assert report.detectors == {"secrets": {"block": 1}}
+    assert report.detectors.keys() == {"secrets"}
+    assert report.detectors["secrets"]["block"] == ("block", 1, 2, *wilson(1, 2))
+    assert report.detectors["secrets"]["benign"] == ("benign", 0, 0, 0.0, 1.0)
 
 
 def test_bounds_hold_the_share_and_narrow_with_more_rows() -> None:
@@ -110,14 +117,20 @@ def test_the_command_prints_lines_or_one_object(corpus: Path, capsys: pytest.Cap
     assert main(argv) == 0
     out = capsys.readouterr().out
     assert "block rows met" in out
-    assert "fs.destroy" in out
+    heads = r"rule +block of 3 +allow of 1 +benign of 2 +catastrophic of 1 +documented of 0\n"
+    assert re.search(heads, out)
+    assert re.search(r"  fs\.destroy +1 \(6\.15% to 79\.23%\) +0 \(0\.00% to 79\.35%\).* no rows\n", out)
     assert main([*argv, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["format"], report["v"], report["evaluator"]) == ("interlock-harness", 1, "python")
+    assert (report["format"], report["v"], report["evaluator"]) == ("interlock-harness", 2, "python")
     assert report["figures"][0] == pytest.approx(
         {"name": "block rows met", "hits": 2, "of": 3, "share": 2 / 3, "low": 0.2077, "high": 0.9385}, abs=0.001
     )
     assert set(report["rules"]["publish"]) == {"block", "allow", "benign", "catastrophic", "documented"}
+    assert report["rules"]["publish"]["benign"] == pytest.approx(
+        {"hits": 1, "of": 2, "share": 0.5, "low": 0.0945, "high": 0.9055}, abs=0.001
+    )
+    assert {"hits", "of", "share", "low", "high"} == report["detectors"]["secrets"]["block"].keys()
 
 
 def test_the_native_evaluator_is_refused_where_it_is_not(

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ from interlock.native.evaluator import NativeEvaluator
 __all__ = ["harness"]
 
 _QUIET_S: Final = 2.0  # a run that is shorter says nothing while it runs
-_GROUPS: Final = ("block", "allow", "benign", "catastrophic", "documented")
+_CELL: Final = 24
 
 
 def harness(args: argparse.Namespace) -> int:
@@ -77,28 +76,35 @@ def _print(reference: str, policy: Policy, evaluator: Evaluator, report: Report)
         bounds = f"{row.low:7.2%} to {row.high:7.2%}" if row.of else "no rows"
         print(f"  {row.name:28} {row.hits:6} of {row.of:6}  {row.share:7.2%}   ({bounds} at 95 %)")
     for title, lines in (("rule", report.rules), ("detector", report.detectors)):
-        width = max([len(title), *map(len, lines)])
-        print(f"\n  {title:{width}}  " + "  ".join(f"{group:>12}" for group in _GROUPS))
-        for name, counts in lines.items():
-            print(f"  {name:{width}}  " + "  ".join(f"{counts[group]:12}" for group in _GROUPS))
+        _table(title, lines)
+
+
+def _table(title: str, lines: Mapping[str, Mapping[str, Figure]]) -> None:
+    """A line a rule or detector, a column a group: rows at which it objected, and the 95 % bounds of their share."""
+    width = max([len(title), *map(len, lines)])
+    heads = [f"{row.name} of {row.of}" for row in next(iter(lines.values()), {}).values()]
+    print(f"\n  {title:{width}}" + "".join(f"{head:>{_CELL}}" for head in heads))
+    for name, groups in lines.items():
+        cells = (f"{row.hits} ({row.low:.2%} to {row.high:.2%})" if row.of else "no rows" for row in groups.values())
+        print(f"  {name:{width}}" + "".join(f"{cell:>{_CELL}}" for cell in cells))
 
 
 def _object(reference: str, policy: Policy, evaluator: Evaluator, report: Report) -> dict[str, object]:
     return {
         "format": "interlock-harness",
-        "v": 1,
+        "v": 2,
         "policy": reference,
         "digest": policy.digest,
         "evaluator": evaluator.name,
-        "figures": [_figure(row) for row in report.figures],
+        "figures": [{"name": row.name, **_figure(row)} for row in report.figures],
         "rules": _lines(report.rules),
         "detectors": _lines(report.detectors),
     }
 
 
 def _figure(row: Figure) -> dict[str, object]:
-    return {"name": row.name, "hits": row.hits, "of": row.of, "share": row.share, "low": row.low, "high": row.high}
+    return {"hits": row.hits, "of": row.of, "share": row.share, "low": row.low, "high": row.high}
 
 
-def _lines(lines: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    return {name: {group: counts[group] for group in _GROUPS} for name, counts in lines.items()}
+def _lines(lines: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, object]]]:
+    return {name: {group: _figure(row) for group, row in groups.items()} for name, groups in lines.items()}
