@@ -18,7 +18,7 @@ _MAX_FILES: Final = 500  # files whose content is followed
 _MAX_TARGET: Final = 256  # characters of an intent's target
 _FINDING_COST: Final = 8
 _PLACE_COST: Final = 32  # of a path that is looked at
-_GLOB_COST: Final = 256  # of a glob beside that
+_GLOB_COST: Final = 512  # of a glob beside that
 _GLOB: Final = re.compile(r"[*?\[]")
 
 
@@ -55,8 +55,8 @@ class Findings:
     def place(self, arg: Arg) -> Place:
         """Where a path lies, seen from the directory of the moment. Raises: Exhausted."""
         self.env.spend(_PLACE_COST + (len(self.env.cwd) + len(arg.text)) // 4)
-        if _GLOB.search(arg.text):  # it is held against each protected name
-            self.env.spend(_GLOB_COST + 8 * len(arg.text))
+        if _GLOB.search(arg.text):  # it is held against each protected name, and a bracket is sought to the end
+            self.env.spend(_GLOB_COST + (64 + arg.text.count("[")) * len(arg.text) // 8)
         return place(arg, self.env.cwd, self.work)
 
     def remember(self, target: Arg, content: Arg) -> None:

@@ -11,7 +11,7 @@ const MAX_FOUND: usize = 500; // intents of one event
 const MAX_TARGET: usize = 256; // characters of an intent's target
 const FINDING_COST: usize = 8;
 const PLACE_COST: usize = 32; // of a path that is looked at
-const GLOB_COST: usize = 256; // of a glob beside that
+const GLOB_COST: usize = 512; // of a glob beside that
 const FEW: usize = 24; // up to here a look through the list is faster than a set
 
 /// Files whose content is followed.
@@ -128,7 +128,18 @@ impl Walk {
     pub fn place(&mut self, arg: &Arg) -> Place {
         self.spend(PLACE_COST + (length(&self.env.cwd) + length(&arg.text)) / 4);
         if has_glob(&arg.text) {
-            self.spend(GLOB_COST + 8 * length(&arg.text)); // it is held against each protected name
+            // it is held against each protected name, and a bracket is sought to the end
+            let brackets = arg.text.matches('[').count();
+            self.spend(GLOB_COST + (64 + brackets) * length(&arg.text) / 8);
+        }
+        if self.is_exhausted() {
+            // nothing that is found from here on counts
+            return Place {
+                scope: "unknown",
+                path: String::new(),
+                whole: false,
+                swept: false,
+            };
         }
         place(arg, &self.env.cwd, &self.work)
     }
