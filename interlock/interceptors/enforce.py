@@ -20,6 +20,7 @@ from interlock.engine.approvals import Approval, Approver, ask
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import Origin, Phase, SensorEvent, event_of, with_args
+from interlock.engine.mutex import Mutex
 from interlock.engine.payload import frozen_mapping, result_of, unchanged
 from interlock.engine.policy.model import Policy
 from interlock.engine.record import receipt_of
@@ -43,6 +44,7 @@ __all__ = ["Origins", "decide", "enforce_tool_call", "enforce_tool_result", "new
 Origins = Iterable[Origin | str] | Mapping[str, str | Iterable[str]]
 
 _NO_RULES: Final = Policy((), "")
+_COUNTING: Final = Mutex()
 # how a decision ends where a host, and not this process, acts on it; a verdict that is not here is refused
 _HANDED_OVER: Final[Mapping[object, Ending]] = {
     Verdict.ALLOW: "proceeded",
@@ -373,19 +375,29 @@ def _record(
     encoded: bytes | None,
 ) -> Exception | None:
     """Write the receipt of a decision; returns what went wrong. One that is not kept is counted in the next."""
-    elapsed_us, dropped = (time.perf_counter_ns() - started_ns) // 1000, guard.receipts_dropped
+    elapsed_us, dropped = (time.perf_counter_ns() - started_ns) // 1000, _taken_over(guard)
     size = None if encoded is None else len(encoded)
     try:
         digest = None if encoded is None else guard.sink.args_digest(encoded)
         one = receipt_of(outcome, settled, policy, epoch, elapsed_us, args_digest=digest, size=size, dropped=dropped)
         guard.sink.append(one)
-    except Exception as e:  # noqa: BLE001 - whatever a sink raises, the receipt is not kept
-        guard.receipts_dropped += 1
+    except BaseException as e:  # whatever a sink raises, the receipt is not kept
+        with _COUNTING:
+            guard.receipts_dropped += dropped + 1
+        if not isinstance(e, Exception):
+            raise
         guard.told(f"receipt not written: {type(e).__name__}")
         return e
-    if dropped:
-        guard.receipts_dropped -= dropped
     return None
+
+
+def _taken_over(guard: Installed) -> int:
+    """The receipts that were not kept so far, for this one to tell of: of many threads, one does."""
+    if not guard.receipts_dropped:
+        return 0
+    with _COUNTING:
+        dropped, guard.receipts_dropped = guard.receipts_dropped, 0
+    return dropped
 
 
 def _no_receipt(error: Exception) -> Decision:

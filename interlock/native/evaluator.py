@@ -26,7 +26,9 @@ from interlock.native.planner import Planned, Segment, planned
 __all__ = ["NativeEvaluator", "chosen_evaluator"]
 
 _ALLOW: Final = Decision.allow()
-_KEPT: Final = 64  # policies that stay compiled: the installed one, and those of principals
+# Policies that stay compiled, the installed one and those of principals: so many in any case, and more up to so many
+# with so many rules together.
+_KEPT: Final = (64, 4096, 200_000)
 _WRAPPED: Final = type(result_args(None))  # of the arguments of a result that was no mapping
 
 
@@ -99,7 +101,10 @@ class NativeEvaluator:
         alone = frozenset(PHASES) - python
         compiled = _Compiled(policy, asking(policy), native, plan.decisions, plan.segments, len(policy.rules), alone)
         self._kept[id(policy)] = compiled  # it holds the policy, so that its id stays its own
-        while len(self._kept) > _KEPT:
+        least, most, rules = _KEPT
+        while len(self._kept) > least and (
+            len(self._kept) > most or sum(kept.size for kept in list(self._kept.values())) > rules
+        ):
             self._kept.popitem(last=False)
         return compiled
 

@@ -214,3 +214,40 @@ def test_a_call_that_no_rule_objects_to_takes_the_short_way_and_no_other_does(mo
             enforce_tool_call("", given)
     finally:
         ambient.install(None)
+
+
+def test_the_policies_of_many_principals_stay_compiled_and_large_ones_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evaluator = NativeEvaluator()
+    built: list[Policy] = []
+    build = evaluator._built
+
+    def counted(given: Policy) -> Any:
+        built.append(given)
+        return build(given)
+
+    monkeypatch.setattr(evaluator, "_built", counted)
+    many = [policy({**RULES[0], "when": {"arg": "command", "equals": str(n)}}) for n in range(200)]
+    for _ in range(2):
+        for n, one in enumerate(many):
+            for said in (n, n + 1):
+                decision = evaluator.evaluate(one, SensorEvent("t", {"command": str(said)})).decision
+                assert (decision.verdict is Verdict.BLOCK) == (said == n)
+    assert len(built) == 200
+    monkeypatch.setattr("interlock.native.evaluator._KEPT", (2, 1000, 10))
+    for one in many[:20]:
+        evaluator.prepare(one)
+    assert len(evaluator._kept) == 10
+
+
+def test_policies_that_come_and_go_are_never_taken_for_one_another() -> None:
+    """An id that is used again belongs to another policy; what is kept holds on to its own."""
+    evaluator = NativeEvaluator()
+    for n in range(300):
+        one = policy({**RULES[0], "when": {"arg": "command", "equals": str(n)}})
+        assert evaluator.evaluate(one, SensorEvent("t", {"command": str(n)})).decision.verdict is Verdict.BLOCK
+        assert evaluator.evaluate(one, SensorEvent("t", {"command": str(n - 1)})).decision.verdict is Verdict.ALLOW
+        if n % 2:
+            evaluator.retire(one)
+        del one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,55 @@ def test_receipts_that_could_not_be_kept_are_counted_in_the_next_one() -> None:
     enforce_tool_call("t", {})
     enforce_tool_call("t", {})
     assert [kept.dropped for kept in sink.receipts] == [None, 2, None]
+
+
+def test_two_receipts_that_are_written_at_once_tell_of_one_drop_once() -> None:
+    class Slow(InMemorySink):
+        """Stops in the first receipt until another was kept."""
+
+        broken = True
+
+        def append(self, receipt: Receipt) -> Receipt:
+            if self.broken:
+                raise OSError("full")
+            if receipt.action == "slow":
+                begun.set()
+                assert go_on.wait(10)
+            return super().append(receipt)
+
+    begun, go_on = threading.Event(), threading.Event()
+    sink = Slow()
+    interlock.install(sink=sink)
+    with pytest.raises(Blocked):
+        enforce_tool_call("t", {})
+    sink.broken = False
+    thread = threading.Thread(target=enforce_tool_call, args=("slow", {}))
+    thread.start()
+    assert begun.wait(10)
+    enforce_tool_call("t", {})
+    go_on.set()
+    thread.join()
+    assert [(kept.action, kept.dropped) for kept in sink.receipts] == [("t", None), ("slow", 1)]
+    assert ambient.installed().receipts_dropped == 0
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_a_receipt_that_is_broken_off_lets_nothing_go_on_and_is_counted(stop: type[BaseException]) -> None:
+    class Broken(InMemorySink):
+        stops = True
+
+        def append(self, receipt: Receipt) -> Receipt:
+            if self.stops:
+                raise stop
+            return super().append(receipt)
+
+    sink = Broken()
+    interlock.install(sink=sink)
+    with pytest.raises(stop):
+        enforce_tool_call("t", {})
+    sink.stops = False
+    enforce_tool_call("t", {})
+    assert [kept.dropped for kept in sink.receipts] == [1]
 
 
 def test_a_text_beyond_the_limits_is_named_as_read_in_part() -> None:
