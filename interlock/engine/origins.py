@@ -26,6 +26,7 @@ _Step: TypeAlias = str | int  # a key or an index; _ANY is any of them
 _ANY: Final = "*"
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\*|[0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\]')
 _ARGS: Final = "args."
+_QUOTED: Final = 'args["'
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ class Sink:
 def readings_of(sink: str) -> list[tuple[str, tuple[str | int, ...]]]:
     """The ways to read a sink: a glob of the action ("" is any action) and the steps of an argument path."""
     found: list[tuple[str, tuple[_Step, ...]]] = []
-    if whole := _steps(sink.removeprefix(_ARGS)):
+    outright = sink.startswith((_ARGS, _QUOTED))
+    if whole := _steps(sink.removeprefix(_ARGS) if not sink.startswith(_QUOTED) else sink[len(_ARGS) - 1 :]):
         found.append(("", whole))
     for dot in (m.start() for m in re.finditer(r"\.", sink)):
         path = _steps(sink[dot + 1 :])
-        if path and dot > 0 and sink[dot - 1] != "." and not sink.startswith(_ARGS):
+        if path and dot > 0 and sink[dot - 1] != "." and not outright:
             found.append((sink[:dot], path))
     return found
 

@@ -19,8 +19,10 @@ from interlock.engine.policy.glob import glob_tree
 from interlock.engine.policy.limits import Limits, Oversize, Reading, limit_of
 from interlock.engine.policy.matching import BESIDE, MAX_TEXT
 from interlock.engine.policy.names import widened
-from interlock.engine.policy.normalise import normal, normal_deep
-from interlock.engine.policy.regex_syntax import parse
+from interlock.engine.policy.normalise import LONGEST, normal, normal_deep
+from interlock.engine.policy.regex import judges_up_to
+from interlock.engine.policy.regex_automaton import sure_length
+from interlock.engine.policy.regex_syntax import Node, parse
 from interlock.native.spelling import Unspellable, spelling
 
 __all__ = ["Frame", "Stays", "native_condition", "native_flow"]
@@ -152,20 +154,35 @@ def _test(test: object, reading: Reading = _WHOLE) -> _Json:
     given: Mapping[str, object] = test if isinstance(test, Mapping) else {"glob": test}
     raw = given.get("raw", False)
     flags = str(given.get("flags", ""))
-    ops = [_operator(key, wanted, flags, raw is True) for key, wanted in given.items() if key not in BESIDE]
+    longest = reading.limit + 1 if raw is True else LONGEST * (reading.limit + 1)
+    ops = [_operator(key, wanted, flags, raw is True, longest) for key, wanted in given.items() if key not in BESIDE]
     return {"ops": ops, "raw": raw, "limit": reading.limit, "partial": reading.partial}
 
 
-def _operator(key: str, wanted: Any, flags: str, raw: bool) -> list[object]:
+def _operator(key: str, wanted: Any, flags: str, raw: bool, longest: int) -> list[object]:
     _demand_numbers(wanted)
+    if key == "regex":
+        return ["pattern", _pattern(*parse(wanted, flags), longest)]
+    if key == "glob" and ("?" in wanted or "[" in wanted):
+        tree = glob_tree(wanted)
+        return ["pattern", _spelt(tree, False, sure_length(tree, False, longest), longest)]
+    return [key, normal_deep(wanted) if key in _TEXTS and not raw else wanted]
+
+
+def _pattern(tree: Node, unicode: bool, longest: int) -> object:
+    return _spelt(tree, unicode, judges_up_to(tree, unicode, longest), longest)
+
+
+def _spelt(tree: Node, unicode: bool, sure: int, longest: int) -> object:
+    """The spelling of a tree; and where a text may be too costly for Python, up to how many characters none is.
+
+    Raises: Stays.
+    """
     try:
-        if key == "regex":
-            return ["pattern", spelling(*parse(wanted, flags))]
-        if key == "glob" and ("?" in wanted or "[" in wanted):
-            return ["pattern", spelling(glob_tree(wanted), False)]
+        spelt = spelling(tree, unicode)
     except Unspellable as e:
         raise Stays(str(e)) from None
-    return [key, normal_deep(wanted) if key in _TEXTS and not raw else wanted]
+    return spelt if sure >= longest else [spelt, sure]
 
 
 def _demand_numbers(wanted: object) -> None:

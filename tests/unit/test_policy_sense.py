@@ -53,6 +53,14 @@ def test_two_values_that_one_thing_would_have_to_equal(when: dict[str, object]) 
     [
         ({"arg": "a", "gt": 5, "lt": 3}, "end comes before its start"),
         ({"arg": "a", "gt": 5, "le": 5}, "end comes before its start"),
+        ({"arg": "a", "gt": 5, "contains": "5"}, "argument a is to be a text and a number at once"),
+        ({"all": [{"arg": "a", "regex": "x"}, {"arg": "args.a", "lt": 5}]}, "is to be a text and a number at once"),
+        ({"arg": "a", "equals": "x", "prefix": "y"}, "is to equal a value that the other operators do not pass"),
+        (
+            {"all": [{"arg": "a", "in": ["x", 3]}, {"arg": "a", "regex": "Y", "flags": "i"}]},
+            "other operators do not pass",
+        ),
+        ({"all": [{"action": "Bash"}, {"action": {"glob": "http_*"}}]}, "action is to equal a value that the other"),
         ({"all": [{"arg": "a", "ge": 5}, {"arg": "a", "lt": 5}]}, "end comes before its start"),
         ({"arg": "a", "in": [1, 2], "gt": 5}, "a value outside its range"),
         ({"all": [{"arg": "a", "equals": "x"}, {"arg": "a", "gt": 5}]}, "a value outside its range"),
@@ -72,6 +80,10 @@ def test_what_contradicts_itself_or_is_said_twice(when: dict[str, object], says:
     [
         {"all": [{"arg": "a[*]", "equals": 1}, {"arg": "a[*]", "equals": 2}]},
         {"any": [{"arg": "a", "equals": 1}, {"arg": "a", "equals": 2}]},
+        {"all": [{"arg": "a", "in": ["x", "y"]}, {"arg": "a", "regex": "Y", "flags": "i"}]},
+        {"all": [{"arg": "a[*]", "equals": "x"}, {"arg": "a[*]", "prefix": "y"}]},
+        {"all": [{"action": "Bash"}, {"action": {"glob": "run_*"}}]},
+        {"arg": "a", "equals": "x", "prefix": "y", "raw": True},
         {"all": [{"arg": "a", "equals": 1}, {"arg": "a", "in": [1.0, 2]}]},
         {"all": [{"action": "Bash"}, {"action": {"in": ["shell"]}}]},
         {"all": [{"arg": "a", "equals": "ﬁ"}, {"arg": "a", "equals": "fi"}]},
@@ -121,6 +133,54 @@ def test_an_argument_that_no_known_tool_has_is_refused() -> None:
     deep = {"all": [{"action": "shell"}, {"not": {"arg": "o.z", "equals": 1}}]}
     assert "'o.z'" in refused(rule("r", deep), tools=TOOLS)
     assert "'x'" in refused(rule("r", {"arg": "x", "equals": 1}), tools={"Bash": TOOLS["Bash"]})
+
+
+TYPED = {
+    "t": {
+        "properties": {
+            "n": {"type": "integer"},
+            "s": {"type": ["string", "null"]},
+            "list": {"type": "array", "items": {"type": "string"}},
+            "one": {"enum": ["a", "b", 3]},
+            "odd": {"type": "text"},
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"arg": "n", "contains": "5"},
+        {"arg": "n", "equals": "5"},
+        {"arg": "n", "in": ["5", True]},
+        {"arg": "s", "gt": 5},
+        {"arg": "s", "equals": 5},
+        {"arg": "list", "contains": "x"},
+        {"arg": "list[0]", "lt": 1},
+        {"arg": "one", "equals": "c"},
+        {"arg": "args.one", "prefix": "c"},
+    ],
+)
+def test_a_test_that_a_tools_schema_never_lets_pass_is_refused(test: dict[str, object]) -> None:
+    when = {"all": [{"action": "t"}, {"any": [X, {"not": test}]}]}
+    assert "what its tool's schema does not let it be" in refused(
+        rule("r", when), tools={**TYPED, "t": {"properties": {**TYPED["t"]["properties"], "a": {}}}}
+    )
+
+
+def test_a_test_that_a_tools_schema_lets_pass_is_read() -> None:
+    for test in (
+        {"arg": "n", "equals": 5.0}, {"arg": "n", "in": ["x", 5]}, {"arg": "s", "equals": None},
+        {"arg": "s", "regex": "x", "flags": "i"}, {"arg": "list[*]", "glob": "x*"}, {"arg": "list", "equals": ["x"]},
+        {"arg": "one", "gt": 2}, {"arg": "one", "suffix": "b", "raw": True}, {"arg": "odd", "gt": 2},
+    ):  # fmt: skip
+        accepted(rule("r", {"all": [{"action": "t"}, test]}), tools=TYPED)
+
+
+def test_an_action_further_down_says_which_tool_an_argument_is_of() -> None:
+    branch = {"all": [{"action": "Other"}, {"arg": "x", "contains": "x"}]}
+    accepted(rule("r", {"any": [branch, {"all": [{"action": "t"}, {"arg": "n", "gt": 1}]}]}), tools=TYPED)
 
 
 def test_an_argument_that_some_tool_may_have_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.engine.policy import regex
+from interlock.engine.policy import regex, regex_automaton
 from interlock.engine.policy.glob import compile_glob
-from interlock.engine.policy.regex_automaton import MAX_DFA_STATES, Automaton, Meter, TooCostly
+from interlock.engine.policy.regex_automaton import MAX_DFA_STATES, Automaton, Meter, TooCostly, states_needed
 from interlock.engine.policy.regex_syntax import MAX_GROUP_DEPTH, MAX_PATTERN, BadPattern, parse
 
 # The subset that `re` and we spell alike, over an alphabet small enough for matches to be common.
@@ -98,6 +99,31 @@ def test_a_search_that_takes_too_many_steps_says_so() -> None:
     node, unicode = parse("[ab]*a[ab]{30}c")
     with pytest.raises(TooCostly, match="more than 500 steps"):
         Automaton(node, unicode).matches("ab" * 200 + "ba" * 100, Meter(500))
+
+
+@pytest.mark.parametrize("pattern", ["[ab]*a[ab]{30}c", "(?:a|b)*c", r"\brm +-rf", r"x.{0,40}y", r"(?u)\w+\W", "^a*$"])
+def test_a_text_of_a_sure_length_never_takes_too_many_steps(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex_automaton, "MAX_WORK", 20_000)
+    node, unicode = parse(pattern)
+    sure = regex_automaton.sure_length(node, unicode, 15_000)
+    assert sure > 20_000 // (4 * states_needed(node)) - 10
+    signs = random.Random(3)
+    for alphabet in ("ab", "rm -f", "xy", "aé ", "a"):
+        for length in (sure, sure // 2, 1, 0):
+            Automaton(node, unicode).matches("".join(signs.choices(alphabet, k=length)))
+
+
+def test_a_text_is_too_costly_or_not_whatever_was_searched_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex_automaton, "MAX_WORK", 5_000)
+    node, unicode = parse("[ab]*a[ab]{30}c")
+    text = "".join(random.Random(1).choices("ab", k=300))
+    automaton = Automaton(node, unicode)
+    for end in range(0, 301, 5):  # learns the states of the text bit by bit
+        with contextlib.suppress(TooCostly):
+            automaton.matches(text[:end])
+    for _ in range(2):
+        with pytest.raises(TooCostly):
+            automaton.matches(text)
 
 
 def test_the_end_of_the_text_is_not_before_a_last_line_feed() -> None:

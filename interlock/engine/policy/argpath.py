@@ -6,9 +6,9 @@
     [*]         every element of a list
     ["name"]    the value under a key that holds a dot or a bracket
 
-A path starts from the arguments, whether or not it says `args.` first; to what lies under an argument that is itself
-called args it begins with `args.args.`. It reads mappings and lists only, never an attribute of an object. Where it
-leads nowhere it yields nothing.
+A path starts from the arguments, whether or not it says `args.` first (and `args["x.y"]` is the argument of that name);
+to what lies under an argument that is itself called args it begins with `args.args.`. It reads mappings and lists only,
+never an attribute of an object. Where it leads nowhere it yields nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compile_path(path: str, where: str, most: int = MAX_REACHED) -> Callable[[Ma
 def path_steps(path: str, where: str) -> tuple[_Step, ...]:
     """The steps of a path, without a leading `args`. Raises: BadPolicy."""
     steps = _parsed(path, where)
-    if len(steps) > 1 and path.startswith("args."):
+    if len(steps) > 1 and path.startswith(("args.", 'args["')):
         steps = steps[1:]
     if len(steps) > MAX_STEPS:
         raise BadPolicy(f"path has more than {MAX_STEPS} steps", where=where)
@@ -72,8 +72,6 @@ def _taken(value: object, step: _Step) -> Iterable[object]:
         if step == _EVERY_ELEMENT:
             return value
         return value[step : step + 1]
-    if isinstance(value, set | frozenset) and step == _EVERY_ELEMENT:
-        return value
     return ()
 
 

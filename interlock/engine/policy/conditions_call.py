@@ -10,11 +10,11 @@
     class (one, or a list) is loopback, metadata (cloud credentials), private (neither public nor a public name,
     the two before included) or public. A host that cannot be read in one way only cannot be judged.
 {"path": TEST}  {"path": {"access": "write", "under": "/etc", "symlinks": false, OPERATOR: ...}}
-    one path that the call reads, writes or deletes passes: absolute, beginning with ~ for the home directory or
-    with . for the directory that the agent works in where that is not known; `.`, `..` and variables are resolved
-    as far as the command's text tells. access is one of ACCESSES or a list; under (one, or a list) is true of the
-    directory itself and of all below. Where a file system is at hand, the path that symbolic links lead to is
-    tried too, unless symlinks is false.
+    one path that the call reads, writes or deletes passes: absolute, beginning with ~ for the home directory or with .
+    for the directory that the agent works in (what lies there is also tried by its absolute path, where that is known);
+    `.`, `..` and variables are resolved as far as the command's text tells. access is one of ACCESSES or a list; under
+    (one, or a list) is true of the directory itself and of all below. Where a file system is at hand, the path that
+    symbolic links lead to is tried too, unless symlinks is false.
 {"flow": {"source": TEST, "sink": SINK}}
     a value of the call came from a source that passes (tool:NAME or principal:NAME; a tool's name given outright
     also stands for its aliases) and stands at, above or below the sink: see `engine.origins`. Without sink, any
@@ -233,7 +233,8 @@ def host_literal(key: str, value: object, where: str) -> object:
     """What an operator looks for in a host: a host, or a part of one, as hosts are spelt here. Raises: BadPolicy."""
     if isinstance(value, list | tuple):
         return [host_literal("equals", one, where) for one in value]
-    if not isinstance(value, str) or key != "equals":
+    whole = key == "equals" or (key == "glob" and not any(sign in str(value) for sign in "*?["))
+    if not isinstance(value, str) or not whole:
         return value.lower() if isinstance(value, str) else value
     try:
         return normal_host(f"[{value}]" if value.count(":") > 1 and not value.startswith("[") else value)
@@ -255,12 +256,21 @@ def _path(value: Mapping[str, object], frame: Frame, where: str) -> _Holds:
     test = _path_test({k: v for k, v in fields.items() if k not in ("access", "symlinks")}, where)
 
     def touches(event: SensorEvent) -> bool:
-        paths = [i.target for i in intents(event) if i.effect in accesses and i.target and i.scope not in _NO_PATH]
+        touched = (i.target for i in intents(event) if i.effect in accesses and i.target and i.scope not in _NO_PATH)
+        paths = [spelt for path in touched for spelt in _spellings(path, event.cwd or "")]
         if any(map(test, paths)):
             return True
         return resolve is not None and any(test(resolve(path)) for path in dict.fromkeys(paths) if path[0] in "/~")
 
     return touches
+
+
+def _spellings(path: str, cwd: str) -> tuple[str, ...]:
+    """A path, and where it lies in the directory that the agent works in, also as seen from there."""
+    top = cwd.rstrip("/")
+    if not cwd.startswith("/") or not (path == top or path.startswith(top + "/")):
+        return (path,)
+    return path, ("." + path[len(top) :]).rstrip("/")
 
 
 def _path_test(fields: Mapping[str, object], where: str) -> Callable[[str], bool]:

@@ -25,9 +25,10 @@ import importlib.resources
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["UNICODE", "normal", "normal_deep", "possible"]
+__all__ = ["LONGEST", "UNICODE", "normal", "normal_deep", "possible"]
 
 UNICODE: Final = "14.0.0"  # the version that the table is of
+LONGEST: Final = 18  # characters that one becomes at most
 _HEADER: Final = f"interlock-nfkc 1 unicode {UNICODE}"
 _S, _L, _V, _T = 0xAC00, 0x1100, 0x1161, 0x11A7
 _SYLLABLES, _VS, _TS = 11172, 21, 28

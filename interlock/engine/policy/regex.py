@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.engine.policy.regex_automaton import Automaton, Meter
+from interlock.engine.policy.regex_automaton import Automaton, Meter, sure_length
 from interlock.engine.policy.regex_syntax import Assertion, Chars, Choice, Concat, Node, Ranges, parse
 
-__all__ = ["MAX_BACKTRACK", "Regex", "compile"]
+__all__ = ["MAX_BACKTRACK", "Regex", "compile", "judges_up_to"]
 
 MAX_BACKTRACK: Final = 128  # ways through a pattern times its longest match, for `re` to be allowed
 _MAX_RANGES: Final = 200  # ranges in the character sets of a pattern handed to `re`
@@ -56,12 +56,19 @@ def compile(pattern: str, flags: str = "") -> Regex:
     return Regex(pattern, node, unicode)
 
 
+def judges_up_to(node: Node, unicode: bool, needed: int) -> int:
+    """Characters of a text that is never too costly for a tree; it is looked for only until it reaches `needed`."""
+    return needed if _is_bounded(node) else sure_length(node, unicode, needed)
+
+
 def _bounded(node: Node, unicode: bool) -> re.Pattern[str] | None:
     """The pattern for `re` where backtracking is bounded, else None."""
+    return re.compile(_spelt(node), 0 if unicode else re.ASCII) if _is_bounded(node) else None
+
+
+def _is_bounded(node: Node) -> bool:
     size = _ways(node)
-    if size is None or size[0] * max(size[1], 1) > MAX_BACKTRACK or _count_ranges(node) > _MAX_RANGES:
-        return None
-    return re.compile(_spelt(node), 0 if unicode else re.ASCII)
+    return size is not None and size[0] * max(size[1], 1) <= MAX_BACKTRACK and _count_ranges(node) <= _MAX_RANGES
 
 
 def _ways(node: Node) -> tuple[int, int] | None:

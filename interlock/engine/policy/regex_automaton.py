@@ -4,6 +4,9 @@ A tree becomes a Thompson NFA (Thompson 1968); a text runs over a DFA that is bu
 Ullman, 3.7; RE2 does the same) and whose states are dropped and built anew when there are too many. So a text costs
 one dictionary look-up a character in the common case, and never more than one visit of each NFA state.
 
+What a search costs depends on the states that earlier ones have left. Where that could decide whether a text is too
+costly (`sure_length`), a search runs on states of its own, so that a text always gets the same answer.
+
 Places (^ $ \\b) are judged when the next character is known: a DFA state is a set of NFA states before its empty
 moves, and the kind of the character before it.
 """
@@ -11,6 +14,7 @@ moves, and the kind of the character before it.
 from __future__ import annotations
 
 import bisect
+import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,12 +31,22 @@ from interlock.engine.policy.regex_syntax import (
     word_ranges,
 )
 
-__all__ = ["MAX_DFA_STATES", "MAX_STATES", "MAX_WORK", "Automaton", "Meter", "TooCostly", "states_needed"]
+__all__ = [
+    "MAX_DFA_STATES",
+    "MAX_STATES",
+    "MAX_WORK",
+    "Automaton",
+    "Meter",
+    "TooCostly",
+    "states_needed",
+    "sure_length",
+]
 
 MAX_STATES: Final = 4000  # NFA states of a pattern once its counts are written out
 MAX_DFA_STATES: Final = 512  # DFA states kept at once
 MAX_WORK: Final = 8_000_000  # characters read and NFA states visited in one search
 _ALPHABET_CACHE: Final = 4096
+_SETTLING: Final = 4000  # steps that are spent on finding all DFA states of a pattern that has few
 
 _OTHER: Final = 0
 _WORD: Final = 1
@@ -48,8 +62,8 @@ class TooCostly(InterlockError):
 class Meter:
     """Counts the steps of one search, and ends it at a limit."""
 
-    def __init__(self, limit: int = MAX_WORK) -> None:
-        self.spent, self._limit = 0, limit
+    def __init__(self, limit: int | None = None) -> None:
+        self.spent, self._limit = 0, MAX_WORK if limit is None else limit
 
     def spend(self, steps: int) -> None:
         """Raises: TooCostly."""
@@ -92,6 +106,9 @@ class _Alphabet(dict[int, int]):
             self[point] = found
         return found
 
+    def all(self) -> range:
+        return range(len(self._cuts) + 1)
+
     def classes(self, ranges: Ranges) -> frozenset[int]:
         held: set[int] = set()
         for low, high in ranges:
@@ -110,6 +127,17 @@ def states_needed(node: Node) -> int:
         optional = one + 1 if node.most is None else (node.most - node.least) * (one + 1)
         return node.least * one + optional
     return 1
+
+
+def sure_length(node: Node, unicode: bool, needed: int) -> int:
+    """`Automaton.sure_length`; the automaton is built only where that is needed to know."""
+    floor = _floor(states_needed(node) + 1)
+    return floor if floor >= needed else Automaton(node, unicode).sure_length(needed)
+
+
+def _floor(states: int) -> int:
+    """Characters that cost no more than MAX_WORK: each makes one DFA state at most, in three looks at every state."""
+    return (MAX_WORK - 2 * states) // (3 * states + 1)
 
 
 class Automaton:
@@ -133,10 +161,52 @@ class Automaton:
         self._accepts = [known[s.chars] if s.chars is not None else frozenset() for s in self._nfa]
         self._hit, self._dead = _State(frozenset(), _OTHER), _State(frozenset(), _OTHER)
         self._known: dict[tuple[frozenset[int], int], _State] = {}
+        self._floor = _floor(len(self._nfa))
+        self._sure: int | None = None
+
+    def sure_length(self, needed: int) -> int:
+        """Texts up to this long never cost too much; it is looked for only until it reaches `needed` characters."""
+        if self._floor >= needed:
+            return self._floor
+        if self._sure is None:
+            spent = self._alone()._settled()
+            self._sure = self._floor if spent is None else MAX_WORK - spent
+        return self._sure
+
+    def _alone(self) -> Automaton:
+        """The same automaton with no DFA state yet, and none that others see."""
+        alone = copy.copy(self)
+        alone._hit, alone._dead, alone._known = _State(frozenset(), _OTHER), _State(frozenset(), _OTHER), {}
+        return alone
+
+    def _settled(self) -> int | None:
+        """What it costs to make all DFA states; None where there are too many, or where it costs too much."""
+        meter = Meter(_SETTLING)
+        todo = [self._state(frozenset((self._start,)), _EDGE)]
+        seen = {id(todo[0])}
+        try:
+            while todo:
+                state = todo.pop()
+                self._closed(state, _EDGE, meter)
+                for char_class in self._alphabet.all():
+                    target = self._grow(state, chr(char_class), meter)
+                    if target is self._hit or target is self._dead or id(target) in seen:
+                        continue
+                    if len(seen) >= MAX_DFA_STATES:
+                        return None
+                    seen.add(id(target))
+                    todo.append(target)
+        except TooCostly:
+            return None
+        return meter.spent
 
     def matches(self, text: str, meter: Meter | None = None) -> bool:
         """Whether the text holds a match. Raises: TooCostly."""
-        meter = Meter() if meter is None else meter
+        if len(text) > self._floor and len(text) > self.sure_length(len(text)):
+            return self._alone()._run(text, Meter() if meter is None else meter)
+        return self._run(text, Meter() if meter is None else meter)
+
+    def _run(self, text: str, meter: Meter) -> bool:
         meter.spend(len(text))
         hit, dead = self._hit, self._dead
         state = self._state(frozenset((self._start,)), _EDGE)

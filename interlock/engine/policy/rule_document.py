@@ -29,6 +29,7 @@ from interlock.engine.policy.conditions_call import flow_origin
 from interlock.engine.policy.counting import Counter, parse_counter
 from interlock.engine.policy.model import RuleFunction
 from interlock.engine.policy.problems import BadPolicy, did_you_mean, known_key, shown
+from interlock.engine.policy.reach import demand_reach
 from interlock.engine.policy.sense import demand_sense
 from interlock.engine.policy.setup import PLAIN, Frame, Setup
 from interlock.engine.policy.source import demand_plain
@@ -189,6 +190,7 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
     if stateless or not counters:
         condition = compile_condition(stateless, phase, f"{where}: when", setup)
     demand_sense(when, f"{where}: when")
+    demand_reach(when, f"{where}: when")
     return RuleDoc(
         id=rule_id,
         phase=phase,

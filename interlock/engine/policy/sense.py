@@ -3,7 +3,8 @@
 Found by rule, not by proof; each is refused, for it is never what its author meant:
 - in what must hold together (an `all`, its inner ones included, or the operators of one test): two values that one
   argument, the action or the principal would have to equal at once; a range whose end lies before its start; a value
-  outside the range; a condition and its own `not`
+  outside the range, or one that the other operators do not pass; a text that is to be a number too; a condition and
+  its own `not`
 - the same condition twice in one `all` or `any`
 - a rule that an earlier rule of the document makes idle: whatever it fires on, that one fires on too, by the same
   conditions letter by letter, with a block or with the same verdict
@@ -19,6 +20,7 @@ from typing import Final
 
 from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Verdict
+from interlock.engine.policy.matching import compile_test
 from interlock.engine.policy.names import names_of
 from interlock.engine.policy.normalise import normal
 from interlock.engine.policy.problems import BadPolicy
@@ -26,6 +28,7 @@ from interlock.engine.policy.problems import BadPolicy
 __all__ = ["Literals", "demand_sense", "idle_rules", "literals_of"]
 
 _NAMED: Final = ("action", "principal")
+_TEXT_OPERATORS: Final = ("glob", "prefix", "suffix", "contains", "regex")
 
 
 def demand_sense(when: Mapping[str, object], where: str) -> None:
@@ -68,6 +71,7 @@ class _Demands:
     values: set[object] | None = None
     low: tuple[float, bool] | None = None  # (number, whether it itself is excluded)
     high: tuple[float, bool] | None = None
+    texts: dict[str, object] = field(default_factory=dict)  # operators of texts
 
     def only(self, values: set[object]) -> None:
         self.values = values if self.values is None else self.values & values
@@ -89,7 +93,17 @@ class _Demands:
                 return "is to lie in a range whose end comes before its start, so the condition could never be true"
         if self.values is not None and not any(map(self._within, self.values)):
             return "is to equal a value outside its range, so the condition could never be true"
-        return ""
+        return self._problem_of_texts() if self.texts else ""
+
+    def _problem_of_texts(self) -> str:
+        if self.low is not None or self.high is not None:
+            return "is to be a text and a number at once, so the condition could never be true"
+        if self.values is None:
+            return ""
+        known = [marked[1] for marked in self.values if isinstance(marked, tuple) and marked[0] == "text"]
+        if any(compile_test({**self.texts, "equals": value}, "")(value) for value in known):
+            return ""
+        return "is to equal a value that the other operators do not pass, so the condition could never be true"
 
     def _within(self, marked: object) -> bool:
         if self.low is None and self.high is None:
@@ -137,6 +151,10 @@ def _add(demands: _Demands, test: object, *, names: bool) -> None:
         if key == "equals" or (key == "in" and isinstance(value, list | tuple)):
             wanted = _list(value) if key == "in" else [value]
             demands.only({_marked(n) for one in wanted for n in _spread(one, names)})
+        elif key in _TEXT_OPERATORS:
+            demands.texts.setdefault(key, value)
+            if key == "regex":
+                demands.texts.setdefault("flags", test.get("flags", ""))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             if key in ("gt", "ge"):
                 demands.above(value, key == "gt")

@@ -2,19 +2,25 @@
 
 A rule that addresses known tools by name, or all tools, and asks for an argument that none of them has, would never
 fire: it is refused. A schema without `properties`, or with `additionalProperties` that are allowed outright, knows no
-bounds, and below an argument only what its own `properties` and `items` say is held against a path.
+bounds, and below an argument only what its own `properties` and `items` say is held against a path. Where a schema
+gives the `type` or the values (`enum`, `const`) of an argument, a test that no such value passes is refused too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from interlock.engine.event import Phase
 from interlock.engine.policy.argpath import path_steps
+from interlock.engine.policy.matching import BESIDE, compile_test
 from interlock.engine.policy.names import names_of
 from interlock.engine.policy.problems import BadPolicy, did_you_mean
 
 __all__ = ["demand_known_arguments"]
+
+_NO_OPERATORS: Final = ("arg", *BESIDE)
+_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
 def demand_known_arguments(
@@ -30,18 +36,21 @@ def demand_known_arguments(
         if not all(known):
             return  # some tool that it addresses is not among the known ones
         schemas = [schema for many in known for schema in many]
-    for path in _paths(when):
-        if not any(_has(schema, path_steps(path, where)) for schema in schemas):
+    for path, test in _asked(when):
+        held = [found for schema in schemas for found in _at(schema, path_steps(path, where))]
+        if not held:
             arguments = {str(name) for schema in schemas for name in _properties(schema) or ()}
             raise BadPolicy(
                 f"asks for argument {path!r}, which no known tool here has",
                 where=where,
                 fix=did_you_mean(path.removeprefix("args.").split(".")[0], arguments),
             )
+        if not any(_may_pass(schema, test) for schema in held):
+            raise BadPolicy(f"asks of argument {path!r} what its tool's schema does not let it be", where=where)
 
 
 def _addressed(when: Mapping[str, object]) -> list[str] | None:
-    """The names in the action test at the top of a `when`; None where there is none, "" for a glob."""
+    """The names in the action test at the top of a `when`; "" for a glob or a test further down, None for no test."""
     parts = when.get("all", (when,))
     for part in parts if isinstance(parts, list | tuple) else ():
         if not isinstance(part, Mapping) or "action" not in part:
@@ -51,35 +60,80 @@ def _addressed(when: Mapping[str, object]) -> list[str] | None:
             return [""] if any(sign in test for sign in "*?[") else [test]
         names = (test["equals"],) if "equals" in test else test.get("in", ("",))
         return [name for name in names if isinstance(name, str)]
-    return None
+    return [""] if _names_action(when) else None
 
 
-def _paths(when: object) -> Iterator[str]:
+def _names_action(when: object) -> bool:
+    if isinstance(when, Mapping):
+        return "action" in when or any(_names_action(when[kind]) for kind in ("all", "any", "not") if kind in when)
+    return isinstance(when, list | tuple) and any(map(_names_action, when))
+
+
+def _asked(when: object) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Each argument that a condition asks for, with the test of it."""
     if isinstance(when, Mapping):
         if isinstance(path := when.get("arg"), str):
-            yield path
+            yield path, when
         for kind in ("all", "any", "not"):
-            yield from _paths(when.get(kind))
+            yield from _asked(when.get(kind))
     elif isinstance(when, list | tuple):
         for part in when:
-            yield from _paths(part)
+            yield from _asked(part)
 
 
-def _has(schema: object, steps: tuple[str | int | None, ...]) -> bool:
-    """Whether values of a schema can hold something at a path, as far as the schema says."""
+def _at(schema: object, steps: tuple[str | int | None, ...]) -> tuple[object, ...]:
+    """The schema of what values of a schema hold at a path, None where it does not say; nothing where there is none."""
     for step in steps:
         if not isinstance(schema, Mapping):
-            return True
+            return (None,)
         if isinstance(step, int):
             schema = schema.get("items")
             continue
         properties = _properties(schema)
         if properties is None or step is None:
-            return True
+            return (None,)
         if step not in properties:
-            return False
+            return ()
         schema = properties[step]
-    return True
+    return (schema,)
+
+
+def _may_pass(schema: object, test: Mapping[str, object]) -> bool:
+    """Whether a value of a schema could pass a test, as far as its type and its listed values say."""
+    if not isinstance(schema, Mapping):
+        return True
+    said = schema.get("type")
+    named = [said] if isinstance(said, str) else list(said) if isinstance(said, list | tuple) else []
+    types = {name for name in named if isinstance(name, str) and name in _TYPES}
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(values, list | tuple):
+        passes = compile_test({key: wanted for key, wanted in test.items() if key != "arg"}, "")
+        return any(map(passes, values))
+    return (
+        len(types) < len(named)
+        or not named
+        or all(_suits(key, wanted, types) for key, wanted in test.items() if key not in _NO_OPERATORS)
+    )
+
+
+def _suits(key: str, wanted: object, types: set[str]) -> bool:
+    """Whether an operator can be true of a value of one of these JSON types."""
+    if key in ("lt", "le", "gt", "ge"):
+        return bool(types & {"number", "integer"})
+    if key == "equals":
+        return bool(types & _types_of(wanted))
+    if key == "in" and isinstance(wanted, list | tuple):
+        return any(types & _types_of(one) for one in wanted)
+    return "string" in types
+
+
+def _types_of(value: object) -> frozenset[str]:
+    if isinstance(value, bool):
+        return frozenset({"boolean"})
+    if isinstance(value, int | float):
+        return frozenset({"number", "integer"} if value == int(value) else {"number"})
+    kinds = ((str, "string"), (Mapping, "object"), (list | tuple, "array"))
+    return frozenset(name for kind, name in kinds if isinstance(value, kind)) or frozenset({"null"})
 
 
 def _properties(schema: Mapping[str, object]) -> Mapping[str, object] | None:

@@ -262,7 +262,8 @@ impl PathTest {
             if !touched || intent.target.is_empty() || NO_PATH.contains(&intent.scope) {
                 continue;
             }
-            if self.passes(&intent.target)? {
+            let here = seen_from(context.event.cwd.as_deref().unwrap_or(""), &intent.target);
+            if self.passes(&intent.target)? || here.map_or(Ok(false), |path| self.passes(&path))? {
                 return Ok(true);
             }
         }
@@ -279,6 +280,13 @@ impl PathTest {
             .as_ref()
             .map_or(Ok(true), |test| test.holds_of_text(path))
     }
+}
+
+/// A path in the directory that the agent works in, as seen from there.
+fn seen_from(cwd: &str, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(cwd.trim_end_matches('/'))?;
+    let inside = cwd.starts_with('/') && (rest.is_empty() || rest.starts_with('/'));
+    inside.then(|| format!(".{}", rest.trim_end_matches('/')))
 }
 
 fn is_below(path: &str, top: &str) -> bool {
@@ -395,7 +403,7 @@ fn meet(a: &[Step], b: &[Step]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_below, is_of, meet, steps_of};
+    use super::{is_below, is_of, meet, seen_from, steps_of};
 
     #[test]
     fn a_path_lies_below_a_directory_and_a_home_is_a_home() {
@@ -411,6 +419,21 @@ mod tests {
             ("./build/x", "./build", true),
         ] {
             assert_eq!(is_below(path, top), expected, "{path} {top}");
+        }
+    }
+
+    #[test]
+    fn what_lies_in_the_working_directory_is_also_seen_from_there() {
+        for (cwd, path, expected) in [
+            ("/w/p", "/w/p/x/y", Some("./x/y")),
+            ("/w/p/", "/w/p", Some(".")),
+            ("/w/p", "/w/px", None),
+            ("/", "/etc", Some("./etc")),
+            ("/", "/", Some(".")),
+            ("", "/etc", None),
+            ("w", "w/x", None),
+        ] {
+            assert_eq!(seen_from(cwd, path).as_deref(), expected, "{cwd} {path}");
         }
     }
 

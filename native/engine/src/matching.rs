@@ -37,7 +37,7 @@ enum Op {
     Suffix(String),
     Contains(Box<Finder<'static>>),
     Glob(Glob),
-    Pattern(Pattern),
+    Pattern(Pattern, usize), // and up to how many characters no text is too costly for the Python engine
     Compare(Comparison, Number),
 }
 
@@ -141,7 +141,7 @@ impl Test {
     /// Whether the test has an answer for every value, however long.
     #[must_use]
     pub fn is_total(&self) -> bool {
-        let bounded = |op: &Op| matches!(op, Op::Glob(_) | Op::Pattern(_));
+        let bounded = |op: &Op| matches!(op, Op::Glob(_) | Op::Pattern(..));
         !self.ops.iter().any(bounded)
     }
 
@@ -194,7 +194,7 @@ impl Op {
     fn holds_of_text(&self, given: &str, reading: Reading) -> Result<bool, Unjudged> {
         let seen = match self {
             Op::Compare(..) => return Ok(false),
-            Op::Glob(_) | Op::Pattern(_) => reading.seen(given)?,
+            Op::Glob(_) | Op::Pattern(..) => reading.seen(given)?,
             _ => Cow::Borrowed(given),
         };
         let text = reading.form(&seen);
@@ -207,7 +207,10 @@ impl Op {
             Op::Suffix(wanted) => text.ends_with(wanted.as_str()),
             Op::Contains(wanted) => wanted.find(text.as_bytes()).is_some(),
             Op::Glob(glob) => glob.matches(&text),
-            Op::Pattern(pattern) => pattern.matches(&text),
+            Op::Pattern(_, most) if text.len() > *most && text.chars().count() > *most => {
+                return Err(Unjudged::Unable);
+            }
+            Op::Pattern(pattern, _) => pattern.matches(&text),
         })
     }
 }
@@ -274,7 +277,14 @@ fn operator(key: &str, wanted: &Json) -> Result<Op, String> {
         "suffix" => Op::Suffix(text()?),
         "contains" => Op::Contains(Box::new(Finder::new(text()?.as_bytes()).into_owned())),
         "glob" => Op::Glob(Glob::new(&text()?)),
-        "pattern" => Op::Pattern(Pattern::new(&text()?)?),
+        "pattern" => match wanted.as_array().map(Vec::as_slice) {
+            Some([Json::String(spelling), most]) => {
+                let most = most.as_u64().and_then(|most| usize::try_from(most).ok());
+                let most = most.ok_or("pattern: has no number of characters")?;
+                Op::Pattern(Pattern::new(spelling)?, most)
+            }
+            _ => Op::Pattern(Pattern::new(&text()?)?, usize::MAX),
+        },
         "lt" => Op::Compare(Comparison::Lt, limit(wanted)?),
         "le" => Op::Compare(Comparison::Le, limit(wanted)?),
         "gt" => Op::Compare(Comparison::Gt, limit(wanted)?),

@@ -1,0 +1,213 @@
+"""Tests that nothing which stands in their place could pass: each is refused, for its rule would never fire.
+
+- a number or truth value asked of what is always a text (an action, a principal, a host, a path, a source), or a text
+  of what is true or false
+- a test of a closed set (names of intents, kinds, scopes) that none of its words passes, and tests of several fields
+  that no intent there is passes together
+- a host, a path or a source in a spelling that none has once it is read: a port or a slash in a host, letters that a
+  host writes as an A-label, a path that begins with neither `/`, `~` nor `.`, or that holds `//` or `/./`
+- a text to be equal to of which nothing is left in its normal form
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from interlock.engine.analysis.effects import EFFECTS
+from interlock.engine.policy.conditions_call import EFFECT_KINDS, PATH_FIELDS, SCOPES, host_literal
+from interlock.engine.policy.matching import BESIDE, compile_test
+from interlock.engine.policy.normalise import normal
+from interlock.engine.policy.problems import BadPolicy, shown
+from interlock.engine.policy.regex_syntax import Chars, Choice, Concat, Node, Repeat, parse
+
+__all__ = ["demand_reach"]
+
+_WILD: Final = frozenset("*?[")
+_SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_:")  # of a host as it is read
+_ADDRESS: Final = frozenset("0123456789abcdef.:")
+_GLOB_SIGNS: Final = _WILD | frozenset("]!")
+_BEGINNINGS: Final = ("equals", "in", "glob", "prefix")  # operators that say how a text begins
+_SOURCES: Final = ("tool:", "principal:")
+# field of `intent` or `effects` -> the column of EFFECTS that it tests
+_COLUMNS: Final = {"name": 0, "effect": 1, "kind": 1, "reversible": 2, "undoable": 2}
+_ROWS: Final = tuple((name, effect, reversible) for name, (effect, reversible) in EFFECTS.items())
+
+
+def demand_reach(when: Mapping[str, object], where: str) -> None:
+    """Raises: BadPolicy, where a condition (compiled already) asks what nothing could pass."""
+    for kind in ("all", "any"):
+        if isinstance(parts := when.get(kind), list | tuple):
+            for i, part in enumerate(parts):
+                demand_reach(_fields(part), f"{where}.{kind}[{i}]")
+    if isinstance(inner := when.get("not"), dict):
+        demand_reach(inner, f"{where}.not")
+    for kind, demand in _DEMANDS.items():
+        if kind in when:
+            demand(when[kind], f"{where}.{kind}")
+    if "arg" in when:
+        _demand_left(when, f"{where}.arg")
+
+
+def _fields(part: object) -> Mapping[str, object]:
+    return part if isinstance(part, dict) else {}
+
+
+def _demand_text(test: object, where: str) -> None:
+    for key, wanted in _wanted(test):
+        if isinstance(wanted, str):
+            continue
+        raise BadPolicy(
+            f"asks for {'a truth value' if isinstance(wanted, bool) else 'what is no text'} where a text stands, "
+            "so it could never be true",
+            where=f"{where}.{key}",
+            fix="write a text",
+        )
+    _demand_left(test, where)
+
+
+def _demand_left(test: object, where: str) -> None:
+    """A text of which the normal form leaves nothing would be equal to the empty text."""
+    if isinstance(test, dict) and test.get("raw") is True:
+        return
+    for key, wanted in _wanted(test):
+        if isinstance(wanted, str) and wanted and not normal(wanted):
+            raise BadPolicy(
+                "holds nothing but characters that are not read",
+                where=f"{where}.{key}",
+                fix='add "raw": true to read texts as they stand',
+            )
+
+
+def _wanted(test: object) -> Iterator[tuple[str, object]]:
+    """The values that a test looks for, each with its operator; a text alone is a glob."""
+    if not isinstance(test, dict):
+        yield "glob", test
+        return
+    for key, value in test.items():
+        if key == "in" and isinstance(value, list | tuple):
+            yield from ((key, one) for one in value)
+        elif key not in (*BESIDE, "arg"):
+            yield key, value
+
+
+def _demand_truth(test: object, where: str) -> None:
+    if isinstance(test, bool):
+        return
+    for key, wanted in _wanted(test):
+        if not isinstance(wanted, bool):
+            raise BadPolicy(
+                "asks for another value where true or false stands, so it could never be true",
+                where=f"{where}.{key}" if isinstance(test, dict) else where,
+                fix="write true or false",
+            )
+
+
+def _demand_fields(wanted: object, where: str) -> None:
+    """What `intent` or `effects` asks for of one intent."""
+    fields = _fields(wanted)
+    for key, test in fields.items():
+        if key in ("reversible", "undoable"):
+            _demand_truth(test, f"{where}.{key}")
+        else:
+            _demand_text(test, f"{where}.{key}")
+    for key, words in (("effect", EFFECT_KINDS), ("kind", EFFECT_KINDS), ("scope", SCOPES)):
+        if key in fields and not any(map(_test_of(fields[key]), words)):
+            raise BadPolicy(
+                f"no {key} passes this test", where=f"{where}.{key}", fix=f"known: {', '.join(sorted(words))}"
+            )
+    asked = [(_COLUMNS[key], _test_of(test)) for key, test in fields.items() if key in _COLUMNS]
+    if asked and not any(all(test(row[column]) for column, test in asked) for row in _ROWS):
+        raise BadPolicy("no intent there is passes all of this together, so it could never be true", where=where)
+
+
+def _test_of(test: object) -> Callable[[object], bool]:
+    return compile_test({"equals": test} if isinstance(test, bool) else test, "")
+
+
+def _demand_host(wanted: object, where: str) -> None:
+    given = wanted if isinstance(wanted, dict) else {"glob": wanted}
+    test = {key: value for key, value in given.items() if key != "class"}
+    _demand_text(test, where)
+    for key, value in _wanted(test):
+        if key == "regex":
+            _demand_host_regex(str(value), str(given.get("flags", "")), f"{where}.{key}")
+            continue
+        text = str(host_literal(key, value, where))
+        signs = set(text) - (_GLOB_SIGNS if key == "glob" else frozenset())
+        odd = signs - _SIGNS or (signs - _ADDRESS - {"-"} if ":" in signs else set())
+        if odd or (text.endswith(".") and key in ("glob", "suffix")):
+            raise BadPolicy(
+                f"{shown(value)} is in no host as hosts are read",
+                where=f"{where}.{key}",
+                fix="write lower-case letters, digits, dots and hyphens, an A-label (xn--...) for others, and no port",
+            )
+
+
+def _demand_host_regex(pattern: str, flags: str, where: str) -> None:
+    if not _can_match(parse(pattern, flags)[0], frozenset(map(ord, _SIGNS))):
+        raise BadPolicy(
+            "matches no host as hosts are read", where=where, fix="write it for lower-case letters and A-labels"
+        )
+
+
+def _can_match(node: Node, signs: frozenset[int]) -> bool:
+    if isinstance(node, Chars):
+        return any(low <= sign <= high for low, high in node.ranges for sign in signs)
+    if isinstance(node, Concat):
+        return all(_can_match(item, signs) for item in node.items)
+    if isinstance(node, Choice):
+        return any(_can_match(item, signs) for item in node.items)
+    return not isinstance(node, Repeat) or node.least == 0 or _can_match(node.item, signs)
+
+
+def _demand_path(wanted: object, where: str) -> None:
+    fields = wanted if isinstance(wanted, dict) else {"glob": wanted}
+    test = {key: value for key, value in fields.items() if key not in PATH_FIELDS}
+    _demand_text(test, where)
+    for key, value in _wanted(test):
+        if key in _BEGINNINGS:
+            _demand_beginning(str(value), key, f"{where}.{key}")
+    under = fields.get("under", ())
+    for top in [under] if isinstance(under, str) else under if isinstance(under, list | tuple) else ():
+        _demand_beginning(str(top).rstrip("/") or "/", "equals", f"{where}.under")
+
+
+def _demand_beginning(text: str, key: str, where: str) -> None:
+    """A path as it is read: absolute, or below `~` or `.`, without steps that lead nowhere."""
+    first, slash, _ = text.partition("/")
+    whole = key in ("equals", "in") or (key == "glob" and not _WILD & set(text))
+    wild = key == "glob" and bool(_WILD & set(first))
+    begins = wild or first in ("", "~", ".") if slash or whole else wild or text[:1] in ("/", "~", ".")
+    inner = f"{text}/" if whole and text != "/" else text
+    if not begins or "//" in inner or "/./" in inner:
+        raise BadPolicy(
+            f"{shown(text)} is no path as paths are read",
+            where=where,
+            fix='begin with "/", "~/" or "./" (or a *), without //, /./ or a / at the end',
+        )
+
+
+def _demand_flow(wanted: object, where: str) -> None:
+    source = _fields(wanted).get("source")
+    _demand_text(source, f"{where}.source")
+    for key, value in _wanted(source):
+        text = str(value)
+        begins = text.startswith(_SOURCES) or (key == "prefix" and any(one.startswith(text) for one in _SOURCES))
+        if key in _BEGINNINGS and not begins and not (key == "glob" and text[:1] in _WILD):
+            raise BadPolicy(
+                f"{shown(text)} is no source",
+                where=f"{where}.source.{key}",
+                fix='write "tool:NAME" or "principal:NAME"',
+            )
+
+
+_DEMANDS: Final[Mapping[str, Callable[[object, str], None]]] = {
+    "action": _demand_text,
+    "principal": _demand_text,
+    "intent": _demand_fields,
+    "effects": _demand_fields,
+    "host": _demand_host,
+    "path": _demand_path,
+    "flow": _demand_flow,
+}
