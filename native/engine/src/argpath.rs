@@ -36,7 +36,7 @@ impl ArgPath {
             steps.push(step);
             rest = after;
         }
-        if steps.len() > 1 && (path.starts_with("args.") || path.starts_with("args[\"")) {
+        if steps.len() > 1 && path.starts_with("args.") {
             steps.remove(0);
         }
         if steps.len() > MAX_STEPS {
@@ -51,6 +51,25 @@ impl ArgPath {
         match self.steps.as_slice() {
             [Step::Key(name)] => Some(name),
             _ => None,
+        }
+    }
+
+    /// The argument that it leads into; `None` for any of them.
+    #[must_use]
+    pub fn argument(&self) -> Option<&str> {
+        match self.steps.first() {
+            Some(Step::Key(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Up to how many values of an event the path leads to no more than it may.
+    #[must_use]
+    pub fn sure_values(&self) -> usize {
+        if self.is_plain() {
+            usize::MAX
+        } else {
+            self.most
         }
     }
 

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::deeds::{Flow, HostTest, IntentTest, PathTest};
 use crate::detectors::Detector;
 use crate::index::Key;
+use crate::literals::Need;
 use crate::matching::{Test, Unjudged};
 use crate::value::Phase;
 
@@ -121,14 +122,15 @@ impl Condition {
 
     /// Keys of which each event meets one that the condition holds of, or cannot judge. `None`: any event may.
     ///
-    /// An action too long for a glob is left to whoever looks keys up.
+    /// An action too long for a glob is left to whoever looks keys up. With `literals`, keys may be literals that a
+    /// text has to hold.
     #[must_use]
-    pub fn keys(&self) -> Option<Vec<Key>> {
+    pub fn keys(&self, literals: bool) -> Option<Vec<Key>> {
         match self {
             Self::All(parts) => {
                 let mut best: Option<Vec<Key>> = None;
                 for part in parts {
-                    if let Some(found) = part.keys() {
+                    if let Some(found) = part.keys(literals) {
                         let rank = |keys: &Vec<Key>| keys.iter().map(Key::rank).min();
                         if best.as_ref().is_none_or(|known| rank(&found) > rank(known)) {
                             best = Some(found);
@@ -143,7 +145,7 @@ impl Condition {
             Self::Any(parts) => {
                 let mut all = Vec::new();
                 for part in parts {
-                    all.extend(part.keys()?);
+                    all.extend(part.keys(literals)?);
                 }
                 Some(all)
             }
@@ -157,14 +159,19 @@ impl Condition {
                 (None, Some(prefix)) => Some(vec![Key::ActionPrefix(prefix.to_owned())]),
                 (None, None) => None,
             },
-            Self::Arg(path, test) if test.is_total() => {
-                let (name, texts) = path.name().zip(test.only_texts())?;
-                Some(
-                    texts
-                        .into_iter()
-                        .map(|t| Key::Arg(name.to_owned(), t.to_owned()))
-                        .collect(),
-                )
+            Self::Arg(path, test) => {
+                let only = path.name().zip(test.only_texts());
+                if let Some((name, texts)) = only.filter(|_| test.is_total()) {
+                    let key = |text: &str| Key::Arg(name.to_owned(), text.to_owned());
+                    return Some(texts.into_iter().map(key).collect());
+                }
+                let found = test.literals().filter(|_| literals)?;
+                Some(vec![Key::Literal(Need {
+                    arg: path.argument().map(str::to_owned),
+                    literals: found,
+                    text: test.sure_length(),
+                    values: path.sure_values(),
+                })])
             }
             Self::Host(host) => host_keys(host.test.as_ref()?),
             _ => None,

@@ -36,6 +36,18 @@ impl Glob {
         &self.first
     }
 
+    /// The longest text that stands in every match.
+    #[must_use]
+    pub fn longest_piece(&self) -> &str {
+        let pieces = [&self.first]
+            .into_iter()
+            .chain(&self.middle)
+            .chain(&self.last);
+        pieces
+            .max_by_key(|piece| piece.len())
+            .map_or("", String::as_str)
+    }
+
     /// What stands after the star, where the glob is a star and a text.
     #[must_use]
     pub fn suffix(&self) -> Option<&str> {

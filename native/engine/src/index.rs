@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::conditions::Condition;
 use crate::context::Context;
 use crate::fast::Table;
+use crate::literals::{Literals, Need};
 use crate::matching::MAX_TEXT;
+use crate::normalise::normal;
+
+const FEW: usize = 8; // lists of places that are merged as they are read
+const MANY: usize = 16; // rules that need literals, from which on a pass over the texts costs less than they
 
 /// What an event must have for a rule to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +25,8 @@ pub enum Key {
     Host(String),
     /// The call leads to a host below this one.
     HostBelow(String),
+    /// A text holds one of some literals.
+    Literal(Need),
 }
 
 impl Key {
@@ -28,7 +36,7 @@ impl Key {
         match self {
             Key::ActionPrefix(_) => 0,
             Key::Action(_) => 1,
-            Key::HostBelow(_) => 2,
+            Key::HostBelow(_) | Key::Literal(_) => 2,
             Key::Arg(..) | Key::Host(_) => 3,
         }
     }
@@ -47,12 +55,35 @@ pub struct Index {
     args: BTreeMap<String, Table<Places>>,
     hosts: Table<Places>,
     above: Table<Places>,
+    leading: Places, // those that ask where a call leads
+    literals: Literals,
 }
 
 impl Index {
+    /// The index over the rules at some places that rise, by their conditions.
+    #[must_use]
+    pub fn of(rules: &[(usize, Option<&Condition>)]) -> Self {
+        let mut keyed: Vec<_> = rules
+            .iter()
+            .map(|(place, when)| (*place, when.and_then(|when| when.keys(true))))
+            .collect();
+        let literal = |key: &Key| matches!(key, Key::Literal(_));
+        let needy = keyed.iter().filter_map(|(_, keys)| keys.as_ref());
+        if needy.filter(|keys| keys.iter().any(literal)).count() < MANY {
+            for ((_, keys), (_, when)) in keyed.iter_mut().zip(rules) {
+                *keys = when.and_then(|when| when.keys(false));
+            }
+        }
+        let mut index = Self::default();
+        for (place, keys) in &keyed {
+            index.add(*place, keys.as_deref());
+        }
+        index.literals.close();
+        index
+    }
+
     /// Add the next rule, with its keys; `None` where every event concerns it.
-    pub fn add(&mut self, place: usize, keys: Option<&[Key]>) {
-        self.all.push(place);
+    fn add(&mut self, place: usize, keys: Option<&[Key]>) {
         let Some(keys) = keys else {
             self.any.push(place);
             return;
@@ -70,12 +101,20 @@ impl Index {
                     let table = self.args.entry(name.clone()).or_default();
                     table.entry(text.clone()).or_default()
                 }
-                Key::Host(host) => self.hosts.entry(host.clone()).or_default(),
-                Key::HostBelow(host) => self.above.entry(host.clone()).or_default(),
+                Key::Host(host) => {
+                    put(&mut self.leading, place);
+                    self.hosts.entry(host.clone()).or_default()
+                }
+                Key::HostBelow(host) => {
+                    put(&mut self.leading, place);
+                    self.above.entry(host.clone()).or_default()
+                }
+                Key::Literal(need) => {
+                    self.literals.add(place, need);
+                    continue;
+                }
             };
-            if places.last() != Some(&place) {
-                places.push(place);
-            }
+            put(places, place);
         }
     }
 
@@ -87,61 +126,96 @@ impl Index {
         (lo, hi): (usize, usize),
         ask: &mut dyn FnMut(usize) -> bool,
     ) {
-        let found = self.found(context);
-        let parts: Vec<&[usize]> = found
+        let found = self.found(context, (lo, hi));
+        let mut parts: Vec<&[usize]> = found
             .iter()
             .map(|places| between(places, lo, hi))
             .filter(|places| !places.is_empty())
             .collect();
-        if let [only] = parts.as_slice() {
-            only.iter().all(|place| ask(*place));
+        if parts.len() > FEW {
+            let mut merged: Vec<usize> = parts.concat();
+            merged.sort_unstable();
+            merged.dedup();
+            merged.iter().all(|place| ask(*place));
             return;
         }
-        let mut merged: Vec<usize> = parts.concat();
-        merged.sort_unstable();
-        merged.dedup();
-        merged.iter().all(|place| ask(*place));
+        while let Some(next) = parts.iter().filter_map(|part| part.first()).min().copied() {
+            if !ask(next) {
+                return;
+            }
+            for part in &mut parts {
+                if let Some((first, rest)) = part.split_first() {
+                    *part = if *first == next { rest } else { part };
+                }
+            }
+        }
     }
 
-    fn found(&self, context: &Context<'_, '_>) -> Vec<&Places> {
+    fn found<'i>(
+        &'i self,
+        context: &Context<'_, '_>,
+        (lo, hi): (usize, usize),
+    ) -> Vec<&'i [usize]> {
         let event = context.event;
-        let action = event.action.as_ref();
-        // Keys are normal forms, as ASCII always is; and of a long action a glob may have to say that it cannot judge.
-        let texts = self
-            .args
-            .keys()
-            .filter_map(|name| event.arg(name)?.as_str());
-        if action.len() > MAX_TEXT || !texts.chain([action]).all(str::is_ascii) {
-            return vec![&self.all];
+        let mut found = vec![self.any.as_slice()];
+        if event.action.len() > MAX_TEXT {
+            return vec![&self.all]; // a glob may have to say that it cannot judge it
         }
-        let mut found = vec![&self.any];
-        found.extend(self.actions.get(action));
-        for length in &self.lengths {
-            found.extend(
-                action
-                    .get(..*length)
-                    .and_then(|start| self.prefixes.get(start)),
-            );
-        }
+        for_each_form(&event.action, |action| {
+            found.extend(self.actions.get(action).map(Vec::as_slice));
+            for length in &self.lengths {
+                let start = action.get(..*length);
+                let places = start.and_then(|start| self.prefixes.get(start));
+                found.extend(places.map(Vec::as_slice));
+            }
+        });
         for (name, table) in &self.args {
-            let text = event.arg(name).and_then(|value| value.as_str());
-            found.extend(text.and_then(|text| table.get(text)));
+            if let Some(text) = event.arg(name).and_then(|value| value.as_str()) {
+                for_each_form(text, |text| {
+                    found.extend(table.get(text).map(Vec::as_slice));
+                });
+            }
         }
-        if self.hosts.is_empty() && self.above.is_empty() {
-            return found;
+        if !between(self.literals.all(), lo, hi).is_empty() {
+            self.literals.places(event, &mut found);
         }
+        if !between(&self.leading, lo, hi).is_empty() {
+            self.leading(context, &mut found);
+        }
+        found
+    }
+
+    fn leading<'i>(&'i self, context: &Context<'_, '_>, found: &mut Vec<&'i [usize]>) {
         let hosts = context.hosts();
         if hosts.trouble.is_some() {
-            return vec![&self.all]; // a rule that asks for hosts has to say that it cannot judge
+            found.push(&self.leading); // each has to say that it cannot judge
+            return;
         }
         for host in &hosts.names {
-            found.extend(self.hosts.get(host));
+            found.extend(self.hosts.get(host).map(Vec::as_slice));
             let ends = host
                 .match_indices('.')
                 .filter_map(|(dot, _)| host.get(dot + 1..));
-            found.extend(ends.filter_map(|end| self.above.get(end)));
+            let places = ends.filter_map(|end| self.above.get(end));
+            found.extend(places.map(Vec::as_slice));
         }
-        found
+    }
+}
+
+/// A text as it stands, which some tests read, and in its normal form, which the others read.
+fn for_each_form(text: &str, mut see: impl FnMut(&str)) {
+    see(text);
+    if !text.is_ascii() {
+        let form = normal(text);
+        if form != text {
+            see(&form);
+        }
+    }
+}
+
+fn put(places: &mut Places, place: usize) {
+    if places.last() != Some(&place) {
+        places.push(place);
     }
 }
 

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
+/// Characters, and bytes, that one character becomes at most.
+pub const LONGEST: usize = 18;
 const TABLE: &str = include_str!("../../../interlock/engine/policy/nfkc.txt");
 const SYLLABLES: (u32, u32) = (0xac00, 11_172); // of Hangul: the first, and how many; Unicode Standard 3.12
 const LEADS: (u32, u32) = (0x1100, 19);

@@ -2,6 +2,8 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::literals::literals_of;
+
 const MAX_COMPILED: usize = 16 << 20; // bytes of one compiled program
 const MAX_DFA: usize = 4 << 20; // bytes that one search may keep
 
@@ -21,6 +23,12 @@ impl Pattern {
             .build()
             .map(Self)
             .map_err(|_| "is no pattern, or one that needs too much memory".to_owned())
+    }
+
+    /// Literals of which one stands in every text that holds a match, where that is known.
+    #[must_use]
+    pub fn literals(&self) -> Option<Vec<Vec<u8>>> {
+        literals_of(self.0.as_str())
     }
 
     /// Whether the text holds a match anywhere.

@@ -167,21 +167,17 @@ impl Plan {
         if !doc.rules.is_sorted_by(|one, other| one.at < other.at) {
             return Err(bad("has rules out of order"));
         }
-        let mut plan = Self {
-            rules: Vec::new(),
-            calls: Index::default(),
-            results: Index::default(),
-        };
+        let mut rules = Vec::with_capacity(doc.rules.len());
         let mut wrong = Vec::new();
         for rule in doc.rules {
             let at = Some(rule.at);
             match Rule::new(rule) {
-                Ok(rule) => plan.push(rule),
+                Ok(rule) => rules.push(rule),
                 Err(what) => wrong.push(BadPlan { what, at }),
             }
         }
         if wrong.is_empty() {
-            Ok(plan)
+            Ok(Self::of(rules))
         } else {
             Err(wrong)
         }
@@ -196,14 +192,21 @@ impl Plan {
         }
     }
 
-    fn push(&mut self, rule: Rule) {
-        let keys = rule.when.as_ref().and_then(Condition::keys);
-        let index = match rule.phase {
-            Phase::Call => &mut self.calls,
-            Phase::Result => &mut self.results,
+    fn of(rules: Vec<Rule>) -> Self {
+        let index = |phase: Phase| {
+            let seen = rules.iter().enumerate();
+            let seen = seen.filter(|(_, rule)| rule.phase == phase);
+            Index::of(
+                &seen
+                    .map(|(place, rule)| (place, rule.when.as_ref()))
+                    .collect::<Vec<_>>(),
+            )
         };
-        index.add(self.rules.len(), keys.as_deref());
-        self.rules.push(rule);
+        Self {
+            calls: index(Phase::Call),
+            results: index(Phase::Result),
+            rules,
+        }
     }
 }
 
