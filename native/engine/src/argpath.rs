@@ -36,7 +36,7 @@ impl ArgPath {
             steps.push(step);
             rest = after;
         }
-        if steps.len() > 1 && path.starts_with("args.") {
+        if steps.len() > 1 && (path.starts_with("args.") || path.starts_with("args[\"")) {
             steps.remove(0);
         }
         if steps.len() > MAX_STEPS {
