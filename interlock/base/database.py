@@ -110,9 +110,10 @@ class Database:
     def _leave(self) -> None:
         """Hold the lock, and no connection, until `_return`."""
         self._lock.acquire()
-        if self._closed or not self._db.in_transaction:  # a change of this very thread's own
-            self._db.close()
-            self._away = not self._closed
+        if self._closed or self._away or self._db.in_transaction:  # in a change of this very thread's own
+            return
+        self._db.close()
+        self._away = True
 
     def _return(self) -> None:
         self._lock.release()
@@ -197,13 +198,14 @@ _left: list[Database] = []
 def _before_fork() -> None:
     _forking.acquire()
     for database in list(_OPEN):
+        _left.append(database)  # a signal may break in below, and what was taken has to be given back all the same
         database._leave()
-        _left.append(database)
 
 
 def _after_fork() -> None:
     while _left:
-        _left.pop()._return()
+        with contextlib.suppress(RuntimeError):  # of the last one, if it was never taken
+            _left.pop()._return()
     _forking.release()
 
 

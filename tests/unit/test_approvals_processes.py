@@ -107,6 +107,11 @@ def test_a_process_forks_between_two_changes_of_the_queue_and_not_in_one(tmp_pat
         os._exit(0 if done.is_set() and "has to approve request" in note else 1)
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for _ in range(2):  # forked again, with nothing open
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if request_id(asked) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert request_id(asked)  # the parent opened its own again
 
 
