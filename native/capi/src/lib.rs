@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_char, CString};
-use std::panic::{catch_unwind, UnwindSafe};
 use std::ptr;
 
+use interlock_engine::caught::{caught, FAILED};
 use interlock_engine::json::{json_of_outcome, EventDoc};
 use interlock_engine::plan::{Plan, Verdict};
 
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn il_evaluate(
     let (Some(plan), Some(bytes)) = (plan, bytes) else {
         return failed("the plan or the event is null");
     };
-    told(std::panic::AssertUnwindSafe(|| decision(&plan.0, bytes)))
+    told(|| decision(&plan.0, bytes))
 }
 
 fn decision(plan: &Plan, event: &[u8]) -> Result<il_decision, String> {
@@ -151,14 +151,14 @@ unsafe fn bytes_of<'c>(data: *const u8, size: usize) -> Option<&'c [u8]> {
 }
 
 /// What `run` makes, for the caller to free; null where it fails or panics.
-fn told<T>(run: impl FnOnce() -> Result<T, String> + UnwindSafe) -> *mut T {
-    match catch_unwind(run) {
+fn told<T>(run: impl FnOnce() -> Result<T, String>) -> *mut T {
+    match caught(run) {
         Ok(Ok(made)) => {
             LAST_ERROR.set(None);
             Box::into_raw(Box::new(made))
         }
         Ok(Err(what)) => failed(&what),
-        Err(_) => failed("the native engine failed"),
+        Err(_) => failed(FAILED),
     }
 }
 
@@ -177,6 +177,16 @@ mod tests {
     #[test]
     fn c_callers_see_the_engines_version() {
         assert_eq!(super::il_abi_version(), interlock_engine::ABI_VERSION);
+    }
+
+    #[test]
+    #[allow(clippy::indexing_slicing)] // to fail as code of ours would
+    fn a_panic_is_null_and_says_nothing_of_a_value() {
+        let none: Vec<u8> = std::hint::black_box(Vec::new());
+        assert!(super::told(|| Ok(none[0])).is_null());
+        // SAFETY: the text lives until the next failed call of this thread.
+        let said = unsafe { CStr::from_ptr(super::il_last_error()) };
+        assert_eq!(said.to_bytes(), super::FAILED.as_bytes());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod analysis;
 pub mod argpath;
 pub mod canonical;
+pub mod caught;
 pub mod conditions;
 pub mod context;
 pub mod deeds;

@@ -1,8 +1,8 @@
 //! `Plan`: the rules of a policy that run natively, asked from Python.
 
 use std::borrow::Cow;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use interlock_engine::caught::{caught, FAILED};
 use interlock_engine::context::Context;
 use interlock_engine::edits::Edit;
 use interlock_engine::evaluate::{Decision, Opinion, Saying};
@@ -286,5 +286,5 @@ fn event<'a>(
 
 /// Run native code; a panic becomes an exception that an `except Exception` sees.
 pub fn guarded<T>(run: impl FnOnce() -> T) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|_| Panicked::new_err("the native engine failed"))
+    caught(run).map_err(|_| Panicked::new_err(FAILED))
 }
