@@ -13,7 +13,7 @@ from typing import Final
 from interlock.base.errors import InterlockError
 from interlock.engine.ambient import Installed
 from interlock.engine.policy.limits import weaker_settings
-from interlock.engine.sinks import FileSink, NullSink
+from interlock.engine.sinks import FileSink
 
 __all__ = ["WEAKENINGS", "Row", "Weakened", "attest", "require"]
 
@@ -36,7 +36,7 @@ class Weakened(InterlockError):
 # name -> what the setting does where it weakens
 WEAKENINGS: Final = {
     "guard": "no guard is installed: guarded calls raise RuntimeError",
-    "policy": "there is no rule, so every call is allowed",
+    "policy": "no rule decides anything, so every call is allowed",
     "reload": "the policy's source is bad, and the last good policy is in force",
     "quarantine": "rules that a person put out of force judge nothing",
     "limits": "an event larger than the limits is let through on a reading of its head and tail",
@@ -78,7 +78,10 @@ def _row(name: str, guard: Installed) -> Row:
 
 def _policy(guard: Installed) -> tuple[str, bool]:
     policy, epoch = guard.live.state
-    return f"{len(policy.rules)} rules, epoch {epoch}, digest {policy.digest[:16]}", not (policy.rules or guard.scopes)
+    shadow = sum(rule.shadow for rule in policy.rules)
+    told = f"{len(policy.rules)} rules{f' ({shadow} of them shadow)' if shadow else ''}"
+    decides = len(policy.rules) > shadow or guard.scopes is not None
+    return f"{told}, epoch {epoch}, digest {policy.digest[:16]}", not decides
 
 
 def _reload(guard: Installed) -> tuple[str, bool]:
@@ -120,7 +123,7 @@ def _monitor(guard: Installed) -> tuple[str, bool]:
 
 
 def _sink(guard: Installed) -> tuple[str, bool]:
-    return type(guard.sink).__name__, isinstance(guard.sink, NullSink)
+    return type(guard.sink).__name__, bool(getattr(guard.sink, "keeps_nothing", False))  # what the doors go by
 
 
 def _fsync(guard: Installed) -> tuple[str, bool]:

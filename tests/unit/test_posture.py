@@ -147,6 +147,29 @@ def test_a_setting_that_weakens_is_seen_and_required_against(name: str, tmp_path
     posture.require(accept=rows)
 
 
+def test_rules_that_only_watch_weaken_as_no_rules_do(tmp_path: Path) -> None:
+    install(tmp_path, policy(rules=[{**RULE, "shadow": True}]))
+    assert interlock.enforce_tool_call("bad", {}) == {}
+    assert {row.name for row in posture.attest() if row.weakens} == {"policy"}
+    install(tmp_path, policy(rules=[{**RULE, "shadow": True}, {**RULE, "id": "s"}]))
+    posture.require()
+
+
+def test_any_sink_for_which_no_receipt_is_made_weakens(tmp_path: Path) -> None:
+    class Own:
+        keeps_nothing = True
+
+        def args_digest(self, encoded: bytes) -> str | None:
+            raise AssertionError("asked")
+
+        def append(self, receipt: Receipt) -> Receipt:
+            return receipt
+
+    install(tmp_path, sink=Own())
+    assert interlock.enforce_tool_call("t", {}) == {}
+    assert {row.name for row in posture.attest() if row.weakens} == {"sink"}
+
+
 def test_nothing_weakens_a_guard_with_a_policy_and_a_sink_elsewhere(tmp_path: Path) -> None:
     install(tmp_path)
     posture.require()
