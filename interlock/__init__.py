@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from interlock.engine.approvals_queue import ApprovalQueue
     from interlock.engine.flow import FlowTracker, record_origin
     from interlock.engine.scopes import Binding, ScopedEngine, ScopeRegistry, Template
-    from interlock.engine.sinks import FileSink
+    from interlock.engine.sinks import FileSink, InMemorySink, NullSink
     from interlock.engine.sources import origin_for_tool
 
 __all__ = [
@@ -38,7 +38,9 @@ __all__ = [
     "Decision",
     "FileSink",
     "FlowTracker",
+    "InMemorySink",
     "NotApproved",
+    "NullSink",
     "ScopeRegistry",
     "ScopedEngine",
     "SensorEvent",
@@ -65,6 +67,8 @@ _LATER = {
     "Binding": "interlock.engine.scopes",
     "FileSink": "interlock.engine.sinks",
     "FlowTracker": "interlock.engine.flow",
+    "InMemorySink": "interlock.engine.sinks",
+    "NullSink": "interlock.engine.sinks",
     "ScopeRegistry": "interlock.engine.scopes",
     "ScopedEngine": "interlock.engine.scopes",
     "Template": "interlock.engine.scopes",

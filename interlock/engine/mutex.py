@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread  # what threading.Lock is, without what threading imports
 import os
-import threading
 from types import TracebackType
 
 __all__ = ["Mutex"]
@@ -15,12 +15,12 @@ class Mutex:
     __slots__ = ("_lock", "_pid")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._pid = os.getpid()
 
     def __enter__(self) -> None:
         if self._pid != os.getpid():
-            self._lock, self._pid = threading.Lock(), os.getpid()
+            self._lock, self._pid = _thread.allocate_lock(), os.getpid()
         self._lock.acquire()
 
     def __exit__(

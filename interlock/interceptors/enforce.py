@@ -64,22 +64,25 @@ def enforce_tool_call(
     cwd: str | None = None,
     call_id: str | None = None,
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> dict[str, object]:
     """Judge a call before it runs; returns the arguments to run it with, in a new dict.
 
     Values that no rule set are the caller's own objects; nothing is changed in place. `principal` is by default that
     of the surrounding span. `call_id` ties the call's receipt to its result's. `origins` say which tools or principals
-    values came from. `on_escalate` is asked in place of the installed approver.
+    values came from. `server_pin` is the digest of the tool's definition as its MCP server was pinned: an approval
+    holds for no other. `on_escalate` is asked in place of the installed approver.
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
     guard = installed()
-    if type(args) is dict and parent_principal is None and call_id is None and not origins and _unwatched(guard):
+    plain = parent_principal is None and call_id is None and server_pin is None and not origins
+    if plain and type(args) is dict and _unwatched(guard):
         own = dict(args)  # what is judged is what is handed on, whatever becomes of the caller's
         if enforcement == "blocking" and _passes(guard, name, own, principal, cwd):
             return own
     given = checked_args(args)
-    event = _event(guard, name, given, "call", principal, parent_principal, cwd, call_id, origins)
+    event = _event(guard, name, given, "call", principal, parent_principal, cwd, call_id, origins, server_pin)
     going = _through(guard, event, given, enforcement, on_escalate)
     assert isinstance(going, Mapping)
     return dict(going)
@@ -95,6 +98,7 @@ def enforce_tool_result(
     cwd: str | None = None,
     call_id: str | None = None,
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> object:
     """Judge what a tool returned before the agent sees it; returns it, or what a rule put in its place.
@@ -103,7 +107,8 @@ def enforce_tool_result(
     Raises: Blocked, NotApproved; RuntimeError where no guard is installed; TypeError, ValueError for misuse.
     """
     guard = installed()
-    event = _event(guard, name, checked_result(result), "result", principal, parent_principal, cwd, call_id, origins)
+    given = checked_result(result)
+    event = _event(guard, name, given, "result", principal, parent_principal, cwd, call_id, origins, server_pin)
     return _through(guard, event, result, enforcement, on_escalate)
 
 
@@ -193,6 +198,7 @@ def _event(
     cwd: str | None,
     call_id: str | None,
     origins: Origins,
+    server_pin: str | None,
 ) -> SensorEvent:
     """The event of one door, whole; `args` may be the caller's own."""
     if type(name) is not str or not name:
@@ -201,6 +207,7 @@ def _event(
         principal, cwd = checked_text("principal", principal), checked_text("cwd", cwd)
         parent_principal = checked_text("parent_principal", parent_principal)
         call_id = checked_text("call_id", call_id)
+    pin = None if server_pin is None else checked_text("server_pin", server_pin)
     here = current_span()
     span_id: str | None = None
     if here is not None:
@@ -208,7 +215,7 @@ def _event(
         principal = principal or here.principal
     where = checked_origins(origins) if origins else ()
     now, known_as = guard.clock.now_us(), call_id or _call_ids[0]()
-    return event_of(name, args, phase, principal, parent_principal, span_id, known_as, now, cwd, where)
+    return event_of(name, args, phase, principal, parent_principal, span_id, known_as, now, cwd, where, pin)
 
 
 def _completed(event: SensorEvent) -> SensorEvent:

@@ -28,6 +28,7 @@ def checked_event(event: SensorEvent) -> SensorEvent:
         span_id=checked_text("span_id", event.span_id),
         call_id=checked_text("call_id", event.call_id) or "",
         cwd=checked_text("cwd", event.cwd),
+        server_pin=checked_text("server_pin", event.server_pin),
     )
 
 

@@ -29,6 +29,7 @@ def guard(
     principal: str | None = None,
     enforcement: Enforcement = "blocking",
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> Callable[[F], F]: ...
 def guard(
@@ -39,20 +40,22 @@ def guard(
     principal: str | None = None,
     enforcement: Enforcement = "blocking",
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> F | Callable[[F], F]:
-    """Guard a tool: `@guard`, or `@guard(name=..., principal=..., enforcement=..., origins=..., on_escalate=...)`.
+    """Guard a tool: `@guard`, or with `name`, `principal`, `enforcement`, `origins`, `server_pin`, `on_escalate`.
 
     Rules see the arguments by parameter name, defaults filled in, keyword extras (`**kwargs`) as arguments of their
-    own, `*args` as one argument; `self` and `cls` are left out. What rules set is what the function is called with.
+    own, `*args` as one argument; the object or class of a method is left out. What rules set is what is called with.
     Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole. The
     guard itself is not asynchronous: an approver that waits for a person holds up the event loop that calls it.
     `origins` say where the arguments of every call come from; `on_escalate` is asked in place of the installed
-    approver, before the function runs and again of its result where a rule escalates that.
+    approver, before the function runs and again of its result where a rule escalates that. `server_pin` is the digest
+    of the tool's definition as its MCP server was pinned: an approval holds for no other.
     Raises, when decorating: TypeError.
     """
 
-    how = _How(name, principal, enforcement, checked_origins(origins), on_escalate)
+    how = _How(name, principal, enforcement, checked_origins(origins), server_pin, on_escalate)
 
     def decorate(f: F) -> F:
         guarded: F = _guarded(f, how)
@@ -87,6 +90,7 @@ class _How:
     principal: str | None
     enforcement: Enforcement
     origins: tuple[Origin, ...] = ()
+    server_pin: str | None = None
     on_escalate: Approver | None = None
 
 
@@ -160,6 +164,7 @@ class _Door:
             enforcement=self.how.enforcement,
             call_id=call_id,
             origins=self.how.origins,
+            server_pin=self.how.server_pin,
             on_escalate=self.how.on_escalate,
         )
         if len(going) == len(named) and all(going.get(key, going) is named[key] for key in named):
@@ -176,6 +181,7 @@ class _Door:
             principal=self.how.principal,
             enforcement=self.how.enforcement,
             call_id=call_id,
+            server_pin=self.how.server_pin,
             on_escalate=self.how.on_escalate,
         )
 
@@ -207,8 +213,9 @@ class _Binding:
         for i, (name, default) in enumerate(self._defaults):
             if i >= len(args) and default is inspect.Parameter.empty:
                 return None
-            if name != self._receiver:
-                named[name] = args[i] if i < len(args) else default
+            value = args[i] if i < len(args) else default
+            if name != self._receiver or _is_data(value):
+                named[name] = value
         return named
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
@@ -218,7 +225,7 @@ class _Binding:
 
     def named(self, bound: inspect.BoundArguments) -> dict[str, object]:
         """Raises: TypeError, where a keyword extra has the name of a parameter."""
-        named = {k: v for k, v in bound.arguments.items() if k not in (self._receiver, self._extras)}
+        named = {k: v for k, v in bound.arguments.items() if self._is_judged(k, v)}
         extras: Mapping[str, object] = bound.arguments[self._extras] if self._extras else {}
         for key, value in extras.items():
             if key in named or key == self._receiver:
@@ -226,13 +233,17 @@ class _Binding:
             named[key] = value
         return named
 
+    def _is_judged(self, name: str, value: object) -> bool:
+        """Whether a parameter is an argument of the tool: not the object that a method is of, and not the extras."""
+        return name != self._extras and (name != self._receiver or _is_data(value))
+
     def rebound(
         self, bound: inspect.BoundArguments, going: Mapping[str, object]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Raises: TypeError, where a rule set what the function does not take."""
         rest = dict(going)
-        for name in bound.arguments:
-            if name not in (self._receiver, self._extras):
+        for name, value in bound.arguments.items():
+            if self._is_judged(name, value):
                 bound.arguments[name] = rest.pop(name)
         if self._star and not isinstance(bound.arguments[self._star], list | tuple):
             raise TypeError(f"argument {self._star!r} has to be a list")
@@ -241,3 +252,8 @@ class _Binding:
         elif rest:
             raise TypeError(f"unexpected argument {sorted(rest)[0]!r}")
         return bound.args, bound.kwargs
+
+
+def _is_data(value: object) -> bool:
+    """Whether what stands for `self` or `cls` is no object with methods of ours, but a value that somebody passes."""
+    return value is None or isinstance(value, str | int | float | bytes) or type(value) in (dict, list, tuple, set)

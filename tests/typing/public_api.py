@@ -12,7 +12,9 @@ from interlock import (
     Decision,
     FileSink,
     FlowTracker,
+    InMemorySink,
     NotApproved,
+    NullSink,
     ScopedEngine,
     ScopeRegistry,
     SensorEvent,
@@ -84,7 +86,11 @@ def face() -> None:
     install(scopes=registry, flow=FlowTracker(max_spans=10))
     install(scopes=ScopedEngine(registry, allow_unscoped=True))
     assert_type(origin_for_tool("fetch"), str)
-    enforce_tool_call("t", {}, origins={"a": origin_for_tool("fetch")})
+    enforce_tool_call("t", {}, origins={"a": origin_for_tool("fetch")}, server_pin="ab")
+    enforce_tool_result("t", 1, server_pin=None)
+    guard(server_pin=1)  # type: ignore[call-overload]
+    install(sink=InMemorySink(key=b"k" * 16))
+    install(sink=NullSink())
     record_origin("value", "tool:inbox")
     assert_type(interlock.__version__, str)
 

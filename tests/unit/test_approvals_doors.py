@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -145,6 +145,41 @@ def test_on_escalate_is_asked_in_place_of_the_installed_approver(tmp_path: Path)
     assert enforce_tool_call("push", {}, on_escalate=lambda request: True) == {}
     with pytest.raises(NotApproved, match="a person has to approve request"):
         enforce_tool_call("push", {}, on_escalate=queue(tmp_path))
+
+
+def _pinned_doors(pin: str | None) -> dict[str, Callable[[], object]]:
+    @guard(name="push", server_pin=pin)
+    def push(branch: str) -> str:
+        return branch
+
+    return {
+        "call": lambda: enforce_tool_call("push", {"branch": "main"}, server_pin=pin),
+        "result": lambda: enforce_tool_result("push", "done", server_pin=pin),
+        "@guard": lambda: push("main"),
+    }
+
+
+@pytest.mark.parametrize("door", ["call", "result", "@guard"])
+def test_an_approval_holds_for_the_pinned_server_that_the_program_named(door: str, tmp_path: Path) -> None:
+    phase: Phase = "result" if door == "result" else "call"
+    install(rules=[asking(phase)], approver=queue(tmp_path))
+    with pytest.raises(NotApproved):
+        _pinned_doors("ab")[door]()
+    request = waiting(tmp_path)
+    assert json.loads(store_of(tmp_path).get(request).document)["server_pin"] == "ab"
+    store_of(tmp_path).approve(request, "mia")
+    for other in ("cd", None):
+        with pytest.raises(NotApproved):
+            _pinned_doors(other)[door]()
+    assert _pinned_doors("ab")[door]() == {"call": {"branch": "main"}, "result": "done", "@guard": "main"}[door]
+
+
+def test_a_server_pin_is_a_text_also_where_no_rule_objects() -> None:
+    install()
+    for through in _pinned_doors(1).values():  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="server_pin is a string or None, not a int"):
+            through()
+    assert _pinned_doors("ab")["call"]() == {"branch": "main"}
 
 
 def test_threads_that_try_one_approved_call_run_it_once(tmp_path: Path) -> None:

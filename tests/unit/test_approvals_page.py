@@ -193,6 +193,7 @@ HELD: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "A52": ((_P, "test_a_full_disk_takes_no_approval_and_grants_none"),),
+    "A53": ((_D, "test_an_approval_holds_for_the_pinned_server_that_the_program_named"),),
 }
 
 

@@ -61,9 +61,9 @@ def test_the_order_of_the_two_rules_does_not_matter() -> None:
 
 
 def test_the_face_names_just_what_it_has() -> None:
-    promised = """ApprovalQueue Binding Blocked Decision FileSink FlowTracker NotApproved ScopeRegistry ScopedEngine
-    SensorEvent Template Verdict __version__ deny_when enforce_tool_call enforce_tool_result guard install monitor
-    origin_for_tool record_origin span"""
+    promised = """ApprovalQueue Binding Blocked Decision FileSink FlowTracker InMemorySink NotApproved NullSink
+    ScopeRegistry ScopedEngine SensorEvent Template Verdict __version__ deny_when enforce_tool_call
+    enforce_tool_result guard install monitor origin_for_tool record_origin span"""
     assert " ".join(interlock.__all__) == " ".join(promised.split())
     assert all(hasattr(interlock, name) for name in interlock.__all__)
 
