@@ -181,6 +181,28 @@ def test_methods_leave_their_receiver_out() -> None:
     assert watch.args == [{"x": 1}] * 4
 
 
+def test_a_value_is_judged_whatever_its_parameter_is_called() -> None:
+    watch = Watch(call=Decision.modify({"cls": "safe"}))
+
+    @guard
+    def label(cls: object, text: str = "") -> object:
+        return cls
+
+    @guard
+    def named(self: object, **more: object) -> object:
+        return self
+
+    class Text(str):
+        __slots__ = ()
+
+    for value in ("evil", Text("evil"), 3, None, {"a": 1}, ["evil"], b"evil"):
+        assert label(value) == label(value, text="") == label(cls=value) == "safe"
+        assert watch.args[-1] == {"cls": value, "text": ""}
+    watch = Watch()
+    assert named("evil", x=1) == "evil"
+    assert watch.args[-1] == {"self": "evil", "x": 1}
+
+
 def test_async_functions_are_guarded_in_both_phases() -> None:
     watch = Watch(call=Decision.modify({"x": 2}), result=Decision.modify_result("clean"))
 
