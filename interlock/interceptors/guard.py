@@ -29,6 +29,7 @@ def guard(
     principal: str | None = None,
     enforcement: Enforcement = "blocking",
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> Callable[[F], F]: ...
 def guard(
@@ -39,20 +40,22 @@ def guard(
     principal: str | None = None,
     enforcement: Enforcement = "blocking",
     origins: Origins = (),
+    server_pin: str | None = None,
     on_escalate: Approver | None = None,
 ) -> F | Callable[[F], F]:
-    """Guard a tool: `@guard`, or `@guard(name=..., principal=..., enforcement=..., origins=..., on_escalate=...)`.
+    """Guard a tool: `@guard`, or with `name`, `principal`, `enforcement`, `origins`, `server_pin`, `on_escalate`.
 
     Rules see the arguments by parameter name, defaults filled in, keyword extras (`**kwargs`) as arguments of their
     own, `*args` as one argument; a method's own object or class is left out. The function gets what rules set.
     Ordinary and async functions are guarded; a generator is refused, since its result cannot be judged whole. The
     guard itself is not asynchronous: an approver that waits for a person holds up the event loop that calls it.
     `origins` say where the arguments of every call come from; `on_escalate` is asked in place of the installed
-    approver, before the function runs and again of its result where a rule escalates that.
+    approver, before the function runs and again of its result where a rule escalates that. `server_pin` is the digest
+    of the tool's definition as its MCP server was pinned: an approval holds for no other.
     Raises, when decorating: TypeError.
     """
 
-    how = _How(name, principal, enforcement, checked_origins(origins), on_escalate)
+    how = _How(name, principal, enforcement, checked_origins(origins), server_pin, on_escalate)
 
     def decorate(f: F) -> F:
         guarded: F = _guarded(f, how)
@@ -87,6 +90,7 @@ class _How:
     principal: str | None
     enforcement: Enforcement
     origins: tuple[Origin, ...] = ()
+    server_pin: str | None = None
     on_escalate: Approver | None = None
 
 
@@ -160,6 +164,7 @@ class _Door:
             enforcement=self.how.enforcement,
             call_id=call_id,
             origins=self.how.origins,
+            server_pin=self.how.server_pin,
             on_escalate=self.how.on_escalate,
         )
         if len(going) == len(named) and all(going.get(key, going) is named[key] for key in named):
@@ -176,6 +181,7 @@ class _Door:
             principal=self.how.principal,
             enforcement=self.how.enforcement,
             call_id=call_id,
+            server_pin=self.how.server_pin,
             on_escalate=self.how.on_escalate,
         )
 
