@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -47,6 +48,8 @@ __all__ = ["FileSink", "InMemorySink", "NullSink", "Sink", "read_receipts", "ver
 
 _KEY_FORMAT: Final = "interlock-receipt-key"
 _KEY_SIZE: Final = 32
+_KEY_FILE_LIMIT: Final = 4096
+_HEX_KEY: Final = re.compile(rb"(?:[0-9A-Fa-f]{2}){16,64}")
 _TAIL: Final = 2 * MAX_LINE
 # a signed chain names its algorithm first
 _HEADER_STARTS: Final = (b'{"chain":"', b'{"alg":"')
@@ -264,7 +267,8 @@ def verify_file(
 ) -> Verified:
     """Check a whole file of receipts.
 
-    `key` is the secret, the path of a key file (by default the one beside it), or what checks signatures (PublicSeal).
+    `key` is the secret, the path of a key file (by default the one beside it; or one with the secret in hex, 16 to 64
+    bytes), or what checks signatures (PublicSeal).
     With `head` (`Verified.head` of an earlier check, or one kept elsewhere) the chain has to end there.
     Raises: BadChain, where a receipt was changed, deleted, added or moved; BadState, where a file cannot be read.
     """
@@ -294,8 +298,18 @@ def _checker(path: Path, key: bytes | str | os.PathLike[str] | Checker | None) -
     if isinstance(key, bytes):
         return ReceiptKeys(key)
     if key is None or isinstance(key, str | os.PathLike):
-        return ReceiptKeys(_read_key(_beside(path, ".key") if key is None else Path(key)))
+        return ReceiptKeys(_read_key(_beside(path, ".key")) if key is None else _given_key(Path(key)))
     return key
+
+
+def _given_key(path: Path) -> bytes:
+    """The key of a file that somebody names: one of ours, or what a program gave to `FileSink(key=)`, in hex."""
+    data = read_bounded(path, _KEY_FILE_LIMIT)
+    if data.lstrip().startswith(b"{"):
+        return _read_key(path)
+    if not _HEX_KEY.fullmatch(data.strip()):
+        raise BadState("holds neither a key file's JSON nor a key of 16 to 64 bytes in hex", where=str(path))
+    return bytes.fromhex(data.decode())
 
 
 def _first_line(path: Path) -> bytes:
@@ -320,7 +334,7 @@ def _read(f: BinaryIO) -> Iterator[tuple[Receipt, bytes]]:
 
 
 def _read_key(path: Path) -> bytes:
-    body = unstamped(read_bounded(path, 4096), _KEY_FORMAT, 1, where=str(path))
+    body = unstamped(read_bounded(path, _KEY_FILE_LIMIT), _KEY_FORMAT, 1, where=str(path))
     try:
         key = bytes.fromhex(str(body.get("key")))
     except ValueError:

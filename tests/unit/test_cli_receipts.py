@@ -129,6 +129,44 @@ def test_a_key_that_is_none_is_said_in_one_line(folder: Path, capsys: pytest.Cap
         assert "key" in err
 
 
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_a_chain_under_a_key_of_the_programs_own_verifies_with_that_key_in_hex(
+    size: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, secret, given = folder / "receipts.jsonl", bytes(range(size)), folder / "given"
+    interlock.install(sink=FileSink(path, key=secret))
+    interlock.enforce_tool_call("good", {})
+    for spelt in (secret.hex(), f"{secret.hex().upper()}\n"):
+        given.write_text(spelt)
+        assert main(["receipts", "verify", "--key", str(given)]) == EXIT_OK
+        assert main(["receipts", "prove", "#1", "--key", str(given)]) == EXIT_REFUSED
+        assert "was decided by no community rule" in capsys.readouterr().err
+    given.write_text(secret[::-1].hex())
+    for command in (["receipts", "verify"], ["receipts", "prove", "#1"]):
+        assert main([*command, "--key", str(given)]) == EXIT_REFUSED
+        assert "header that this key did not make" in capsys.readouterr().err
+    assert main(["receipts", "verify"]) == EXIT_USAGE  # there is none beside the receipts
+    assert "receipts.jsonl.key" in capsys.readouterr().err
+
+
+def test_a_key_file_of_ours_may_be_named_too(folder: Path) -> None:
+    path = called(folder, "good")
+    (folder / "receipts.jsonl.key").rename(folder / "kept.key")
+    assert main(["receipts", "verify", str(path), "--key", str(folder / "kept.key")]) == EXIT_OK
+
+
+@pytest.mark.parametrize("held", ["", "00" * 15, "00" * 65, "0" * 33, "zz" * 32, "{}"])
+def test_a_file_that_holds_no_key_is_said_in_one_line(
+    held: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(folder, "good")
+    (folder / "given").write_text(held)
+    assert main(["receipts", "verify", "--key", str(folder / "given")]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert ("is not a file of format" if held == "{}" else "holds neither a key file's JSON nor a key") in said
+
+
 def test_a_missing_file_of_receipts_is_said_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("verify", "tail"):
         assert main(["receipts", verb]) == EXIT_USAGE

@@ -55,7 +55,7 @@ def _verb(
     verb.add_argument("file", nargs="?", metavar="FILE", help="the receipts (those of the configuration)")
     verb.add_argument("--config", metavar="FILE", help="the configuration file")
     if name in ("verify", "prove"):
-        verb.add_argument("--key", metavar="FILE", help="the chain's key file (FILE.key)")
+        verb.add_argument("--key", metavar="FILE", help="the chain's key file, or one with the key in hex (FILE.key)")
         verb.add_argument("--public", metavar="ed25519:HEX", help="the public key of a signed chain")
     verb.add_argument("--json", action="store_true", help="JSON, for programs")
     verb.set_defaults(run=run)
