@@ -369,6 +369,16 @@ def test_a_result_that_changes_while_it_is_judged_does_not_reach_the_agent() -> 
     assert enforce_tool_result("t", result) is result
 
 
+def test_what_changes_after_the_door_has_answered_is_the_callers_own() -> None:
+    rows = ["a"]
+    install(policy=blocks("rows[*]", equals="evil"))
+    going = enforce_tool_call("t", {"rows": rows})
+    rows.append("evil")
+    assert going["rows"] == ["a", "evil"]
+    with pytest.raises(Blocked):
+        enforce_tool_call("t", going)
+
+
 def test_monitor_refuses_nothing_that_changes() -> None:
     rows = ["a"]
     install(rules=[changing(lambda: rows.append("b"))])

@@ -115,6 +115,25 @@ HELD: Final[dict[str, tuple[str, str]]] = {
     "S70": ("test_semantics_settle", "test_a_call_is_judged_and_recorded_under_one_policy_and_epoch"),
     "S71": (_L, "test_no_call_waits_for_a_long_load_and_until_then_the_last_good_policy_holds"),
     "S72": (_E, "test_code_rules_count_in_the_digest_by_name"),
+    "S73": (
+        "test_engine_odd_values",
+        "test_a_text_is_judged_by_its_characters test_a_number_is_judged_by_its_value"
+        " test_names_of_tools_and_principals_are_their_characters",
+    ),
+    "S74": (
+        "test_engine_odd_values",
+        "test_what_reads_in_two_ways_is_refused_and_named test_a_name_that_is_given_twice_in_disguise_is_refused",
+    ),
+    "S75": (
+        "test_engine_odd_values",
+        "test_what_json_has_not_is_judged_as_it_would_be_written_there test_every_member_of_a_set_is_judged",
+    ),
+    "S76": (
+        "test_engine_odd_values",
+        "test_what_changes_while_it_is_judged_does_not_go_on test_ordinary_subclasses_are_judged_and_go_on_as_they_are"
+        " test_a_result_that_changes_while_it_is_judged_does_not_reach_the_agent",
+    ),
+    "S77": ("test_engine_odd_values", "test_what_changes_after_the_door_has_answered_is_the_callers_own"),
 }
 
 
