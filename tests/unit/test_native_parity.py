@@ -167,11 +167,25 @@ OVERSIZE = st.sampled_from([
     {"call": "block", "result": "escalate"},
 ])  # fmt: skip
 
+# so many rules with patterns that the native engine looks for what they need first
+FILLERS: list[dict[str, Any]] = [
+    {
+        "id": f"{phase}{k}",
+        "phase": phase,
+        "when": {"arg": "command", "regex": f"absent{k}|evil{k}"},
+        "verdict": "block",
+        "reason": "no",
+    }
+    for phase in PHASES
+    for k in range(16)
+]
+
 
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     bodies = draw(st.lists(st.one_of(_bodies("call"), _bodies("call"), _bodies("result")), min_size=1, max_size=6))
     rules = [{"id": f"r{i}", **body} for i, body in enumerate(bodies)]
+    rules += FILLERS if draw(st.booleans()) else []
     document: dict[str, Any] = {"format": "interlock-policy", "v": 1, "name": "drawn", "rules": rules}
     limits = draw(LIMITS)
     if limits is not None:
