@@ -8,11 +8,11 @@ from typing import Final
 
 import interlock
 from bench.plain import installed_with, under
-from bench.report import Goal, Line, Report
+from bench.report import Goal, Line, Report, Turn, profiles
 from bench.timing import Figures, measure
 from interlock.engine.policy.builtins import builtin
 
-__all__ = ["CASES", "run"]
+__all__ = ["CASES", "goals", "run"]
 
 _TIMES: Final = 30
 _MILLI: Final = 1_000_000
@@ -63,20 +63,29 @@ def run() -> Report:
     """The slowest of all cases under each engine, each case's 95th percentile a line."""
     data = builtin("coding-agent")
     lines: list[Line] = []
-    worst = {"native": 0, "python": 0}
+    worst: dict[str, tuple[int, Turn]] = {}
     for name, make in CASES.items():
         given = make()
-        for engine in worst:
+        for engine in ("native", "python"):
             judge = under(installed_with(data, python=engine == "python"), _judge)
-            figures = measure(functools.partial(judge, given), _TIMES if engine == "native" else 8)
+            turn = functools.partial(judge, given)
+            figures = measure(turn, _TIMES if engine == "native" else 8)
             lines.append(Line(f"{name}, {engine}", figures))
-            worst[engine] = max(worst[engine], figures.p95)
+            if engine not in worst or figures.p95 > worst[engine][0]:
+                worst[engine] = figures.p95, (lines[-1].name, turn)
     lines.append(Line("1 MB result scanned", _result(data)))
-    goals: list[Goal] = [
-        ("ms p95 of the slowest case, native (5)", worst["native"] / _MILLI, worst["native"] <= 5 * _MILLI),
-        ("ms p95 of the slowest case, Python (200)", worst["python"] / _MILLI, worst["python"] <= 200 * _MILLI),
+    (native, slowest), (python, slowest_python) = worst["native"], worst["python"]
+    reached = goals(native, python)
+    notes = profiles(reached, [slowest, slowest_python])
+    return Report("inputs at the limits, builtin:coding-agent", lines, reached, notes)
+
+
+def goals(native: int, python: int) -> list[Goal]:
+    """What is asked, of each engine's slowest case: its 95th percentile in nanoseconds."""
+    return [
+        ("ms p95 of the slowest case, native (5)", native / _MILLI, native <= 5 * _MILLI),
+        ("ms p95 of the slowest case, Python (200)", python / _MILLI, python <= 200 * _MILLI),
     ]
-    return Report("inputs at the limits, builtin:coding-agent", lines, goals)
 
 
 def _bash(command: str) -> tuple[str, dict[str, object]]:

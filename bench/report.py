@@ -1,14 +1,19 @@
-"""What a benchmark found: a line a contender, and each goal with what was reached."""
+"""What a benchmark found: a line a contender, each goal with what was reached, and where the time of a miss went."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import cProfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
 
 from bench.timing import Figures
 
-__all__ = ["Goal", "Line", "Report"]
+__all__ = ["Goal", "Line", "Report", "Turn", "profiles"]
 
+Turn = tuple[str, Callable[[], object]]  # what is profiled where a goal is missed: its name, and a run of it
+_TOP: Final = 8
 Goal = tuple[str, float, bool]  # what is asked in words, the figure of this run, whether it is met
 
 
@@ -44,3 +49,30 @@ class Report:
             "goals": [{"asked": asked, "reached": reached, "met": met} for asked, reached, met in self.goals],
             "notes": list(self.notes),
         }
+
+
+def profiles(goals: Sequence[Goal], turns: Sequence[Turn]) -> list[str]:
+    """Notes on the goals that were missed: the Python functions that took most of the time of a run, by own time.
+
+    There is a turn for each goal; one that several goals missed with runs once. What native code does inside one call
+    stands with the call. Raises: ValueError, where there are not as many turns as goals.
+    """
+    missed = dict(turn for (_, _, met), turn in zip(goals, turns, strict=True) if not met)
+    return [line for name, run in missed.items() for line in _profile(name, run)]
+
+
+def _profile(name: str, run: Callable[[], object]) -> list[str]:
+    profile = cProfile.Profile()
+    profile.runcall(run)
+    seen = sorted(profile.getstats(), key=lambda entry: -entry.inlinetime)
+    whole = sum(entry.inlinetime for entry in seen) or 1.0
+    rows = [
+        f"{entry.inlinetime / whole:6.1%}  {entry.callcount:7} calls  {_place(entry.code)}" for entry in seen[:_TOP]
+    ]
+    return [f"profile of {name}, {whole * 1000:.1f} ms in all, by own time:", *rows]
+
+
+def _place(code: object) -> str:
+    """Where a function stands; one that is not Python has only a name."""
+    named = getattr(code, "co_name", None)
+    return str(code) if named is None else f"{Path(code.co_filename).name}:{code.co_firstlineno} {named}"  # type: ignore[attr-defined]
