@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
+import operator
+import random
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +160,77 @@ def test_a_field_that_the_parser_does_not_know_is_refused_wherever_it_stands() -
 def test_it_refuses_what_an_editor_should_mark(bad: dict[str, Any]) -> None:
     assert not parses(bad)
     assert not CHECKER.is_valid(bad)
+
+
+# --- documents with something wrong in them: both say so, as far as it is about structure
+
+_JUNK: list[Any] = [
+    None, True, False, 0, 1, -1, 2.5, "", "x", " ", [], [1], ["a"], {}, {"a": 1}, "block", "call", 10**7, "a\nb",
+    "x" * 501,
+    {"equals": 1}, {"glob": "x"}, {"regex": "x"}, {"flags": "i"}, {"raw": 1}, "é", ["a", "a"], "fs", "loopback", [[]],
+]  # fmt: skip
+_ADDED = [
+    "locked",
+    "raw",
+    "flags",
+    "mask",
+    "params",
+    "under",
+    "class",
+    "equals",
+    "phase",
+    "x",
+    "limits",
+    "per",
+    "tools",
+]
+_OF_STRUCTURE = re.compile(
+    r"unknown (field|operator|condition|verdict|limit|detector|parameter)|is not an object|is not a list|is not a text"
+    r"|is missing|is empty|tests nothing|neither true nor false|stands without|stands with a verdict|needs a 'mask'"
+    r"|is not a number|says both|is not a (test|condition|name|path|phase)|is no truth value|is none of"
+)
+
+
+def _places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, held in pairs:
+        yield from _places(held, (*path, key))
+
+
+def _changed(signs: random.Random, value: dict[str, Any]) -> dict[str, Any]:
+    made: Any = copy.deepcopy(value)
+    path = signs.choice(list(_places(made)))
+    around = functools.reduce(operator.getitem, path[:-1], made)
+    kind, junk = signs.random(), copy.deepcopy(signs.choice(_JUNK))
+    if kind < 0.2 and isinstance(around, dict):
+        del around[path[-1]]
+    elif kind < 0.4 and isinstance(around, dict):
+        around[signs.choice(_ADDED)] = junk
+    else:
+        around[path[-1]] = junk
+    return dict(made)
+
+
+@pytest.mark.parametrize("kind", sorted(EVERY_KIND))
+def test_the_schema_and_the_parser_agree_on_the_structure_of_what_is_wrong(kind: str) -> None:
+    signs = random.Random(kind)
+    examples = {"fires": [], "passes": [{"action": "a", "args": {"x": 1}, "principal": "p"}]}
+    tools = {"t": {"type": "object", "properties": {"a": {}}}}
+    whole = document(EVERY_KIND[kind], locked=True, description="d", examples=examples) | {"limits": {"values": 5}}
+    for _ in range(150):
+        made = _changed(signs, whole | {"tools": tools, "oversize": {"call": "block"}, "extends": ["builtin:x"]})
+        refused = _refused(made)
+        if CHECKER.is_valid(made):
+            assert refused is None or not _OF_STRUCTURE.search(refused), (refused, made)
+        else:
+            assert refused is not None, made
+
+
+def _refused(value: object) -> str | None:
+    try:
+        parse_document(json.dumps(value).encode(), where="p.json")
+    except BadPolicy as e:
+        return e.what
+    return None

@@ -26,7 +26,7 @@ from interlock.engine.policy.conditions_call import CALL_KINDS
 from interlock.engine.policy.matching import BESIDE, OPERATORS, compile_test
 from interlock.engine.policy.model import RuleFunction
 from interlock.engine.policy.names import widened
-from interlock.engine.policy.problems import BadPolicy, did_you_mean, known_key, shown
+from interlock.engine.policy.problems import BadPolicy, did_you_mean, known_key, one_holds, shown
 from interlock.engine.policy.setup import PLAIN, Frame, Setup
 
 __all__ = ["COUNTED", "KINDS", "RESERVED", "Condition", "build_detector", "compile_condition"]
@@ -116,7 +116,7 @@ def _all(value: Mapping[str, object], frame: Frame, where: str) -> Condition:
 
 def _any(value: Mapping[str, object], frame: Frame, where: str) -> Condition:
     parts = _parts(value["any"], frame, where)
-    return lambda event: any(part(event) for part in parts)
+    return lambda event: one_holds((part, event) for part in parts)
 
 
 def _not(value: Mapping[str, object], frame: Frame, where: str) -> Condition:
@@ -154,7 +154,7 @@ def _arg(value: Mapping[str, object], frame: Frame, where: str) -> Condition:
     values = compile_path(path, where, frame.setup.limits.values)
     reading = frame.reading(str(path_steps(path, where)[0]))
     test = compile_test({key: wanted for key, wanted in value.items() if key != "arg"}, f"{where} {path}", reading)
-    return lambda event: any(test(given) for given in values(event.args))
+    return lambda event: one_holds((test, given) for given in values(event.args))
 
 
 def _detector(value: Mapping[str, object], frame: Frame, where: str) -> Condition:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, TypeVar
 
 from interlock.base.errors import InterlockError, one_line
 
-__all__ = ["BadPolicy", "CannotJudge", "Oversized", "did_you_mean", "known_key", "shown"]
+__all__ = ["BadPolicy", "CannotJudge", "Oversized", "did_you_mean", "known_key", "one_holds", "shown"]
+
+_Given = TypeVar("_Given")
 
 _LISTED: Final = 12  # known names shown where nothing is near
 
@@ -27,6 +29,23 @@ class CannotJudge(InterlockError):
 
 class Oversized(CannotJudge):
     """A text beyond the policy's limits, where the policy does not judge a part of it."""
+
+
+def one_holds(tests: Iterable[tuple[Callable[[_Given], bool], _Given]]) -> bool:
+    """Whether one of several tests, each with what it is asked of, holds.
+
+    One that cannot judge counts only where no other holds. Raises: CannotJudge, the first.
+    """
+    unjudged: CannotJudge | None = None
+    for test, given in tests:
+        try:
+            if test(given):
+                return True
+        except CannotJudge as e:
+            unjudged = unjudged or e
+    if unjudged is not None:
+        raise unjudged
+    return False
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -42,9 +42,15 @@ __all__ = ["document_schema"]
 
 _Schema = dict[str, Any]
 _TEXT: Final[_Schema] = {"type": "string"}
-_LINE: Final[_Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_LINE}
+_LINE: Final[_Schema] = {
+    "type": "string",
+    "maxLength": MAX_LINE,
+    "pattern": "^[^\\u0000-\\u001f\\u007f]*[^\\s][^\\u0000-\\u001f\\u007f]*$",
+}
 _NAME: Final[_Schema] = {"type": "string", "pattern": f"^{NAME}$"}
 _FLAG: Final[_Schema] = {"type": "boolean"}
+_DIRECTORY: Final[_Schema] = {"type": "string", "pattern": "^(?:/|~(?:/|$)|[.](?:/|$))"}
+_FLAGS: Final = {"flags": ["regex"]}  # dependentRequired
 _JSON_TYPES: Final[Mapping[type, str]] = {
     bool: "boolean",
     dict: "object",
@@ -81,10 +87,10 @@ def document_schema() -> _Schema:
         "$defs": {
             "rule": _rule(),
             "event": _event(),
-            "operators": _test_object(),
-            "test": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/operators"}]},
+            "test": _text_test(),
+            "truth": _truth_test(),
             "condition": {"oneOf": [_conditions()[kind] for kind in KINDS]},
-            "words": {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]},
+            "directories": {"anyOf": [_DIRECTORY, {"type": "array", "minItems": 1, "items": _DIRECTORY}]},
         },
     }
 
@@ -99,7 +105,10 @@ def _settings() -> dict[str, _Schema]:
             "type": "array",
             "items": _object(dict.fromkeys(QUARANTINE_FIELDS, _LINE), *QUARANTINE_FIELDS),
         },
-        "tools": {"type": "object", "additionalProperties": {"type": "object"}},
+        "tools": {
+            "type": "object",
+            "additionalProperties": {"type": "object", "properties": {"properties": {"type": "object"}}},
+        },
         "overlays": {"type": "array", "maxItems": MAX_OVERLAYS, "items": _line()},
     }
 
@@ -151,9 +160,23 @@ def _event() -> _Schema:
     return _object(_taken(EVENT_FIELDS, fields), "action")
 
 
-def _test_object() -> _Schema:
-    made = _object(_taken((*OPERATORS, *BESIDE), _OPERATORS))
-    return {**made, "anyOf": [{"required": [key]} for key in OPERATORS], "dependentRequired": {"flags": ["regex"]}}
+def _text_test() -> _Schema:
+    """A test of what is always a text: the operators of texts, and texts to be equal to."""
+    operators = _text_operators()
+    asked = [{"required": [key]} for key in operators if key not in BESIDE]
+    return {"anyOf": [_line(), {**_object(operators), "anyOf": asked, "dependentRequired": _FLAGS}]}
+
+
+def _text_operators() -> dict[str, _Schema]:
+    words = {"type": "array", "minItems": 1, "maxItems": MAX_CHOICES, "items": _TEXT}
+    operators = {key: _OPERATORS[key] for key in (*OPERATORS, *BESIDE) if key not in ("lt", "le", "gt", "ge")}
+    return {**operators, "equals": _TEXT, "in": words}
+
+
+def _truth_test() -> _Schema:
+    """A test of what is true or false."""
+    words = {"type": "array", "minItems": 1, "items": _FLAG}
+    return {"anyOf": [_FLAG, {**_object({"equals": _FLAG, "in": words, "raw": _FLAG}), "minProperties": 1}]}
 
 
 def _conditions() -> dict[str, _Schema]:
@@ -169,12 +192,12 @@ def _conditions() -> dict[str, _Schema]:
         "action": _object({"action": test}, "action"),
         "phase": _object({"phase": {"enum": list(PHASES)}}, "phase"),
         "principal": _object({"principal": test}, "principal"),
-        "arg": {**argument, "anyOf": [{"required": [key]} for key in OPERATORS]},
+        "arg": {**argument, "anyOf": [{"required": [key]} for key in OPERATORS], "dependentRequired": _FLAGS},
         "detector": {"anyOf": [_detector(name) for name in sorted(REGISTRY)]},
         "intent": _object({"intent": {"anyOf": [_intent_names(), _tests(INTENT_FIELDS)]}}, "intent"),
         "effects": _object({"effects": _tests(EFFECT_FIELDS)}, "effects"),
-        "host": _object({"host": _host(operators)}, "host"),
-        "path": _object({"path": _path(operators)}, "path"),
+        "host": _object({"host": _host(_text_operators())}, "host"),
+        "path": _object({"path": _path(_text_operators())}, "path"),
         "flow": _object({"flow": _object(_taken(FLOW_FIELDS, {"source": test, "sink": _line()}), "source")}, "flow"),
         "count": _object({"count": _counter("count")}, "count"),
         "rate": _object({"rate": _counter("rate")}, "rate"),
@@ -187,24 +210,26 @@ def _intent_names() -> _Schema:
 
 
 def _tests(fields: tuple[str, ...]) -> _Schema:
-    test = {"anyOf": [_FLAG, {"$ref": "#/$defs/test"}]}
-    return {**_object(dict.fromkeys(fields, test)), "minProperties": 1}
+    truths = ("reversible", "undoable")
+    made = {key: {"$ref": f"#/$defs/{'truth' if key in truths else 'test'}"} for key in fields}
+    return {**_object(made), "minProperties": 1}
 
 
 def _host(operators: Mapping[str, _Schema]) -> _Schema:
     names = {"enum": list(HOST_CLASSES)}
     classes = {"anyOf": [names, {"type": "array", "minItems": 1, "items": names}]}
-    return {"anyOf": [_line(), {**_object({"class": classes, **operators}), "minProperties": 1}]}
+    made = {**_object({"class": classes, **operators}), "minProperties": 1, "dependentRequired": _FLAGS}
+    return {"anyOf": [_line(), made]}
 
 
 def _path(operators: Mapping[str, _Schema]) -> _Schema:
     names = {"enum": list(ACCESSES)}
     fields: Mapping[str, _Schema] = {
         "access": {"anyOf": [names, {"type": "array", "minItems": 1, "items": names}]},
-        "under": {"$ref": "#/$defs/words"},
+        "under": {"$ref": "#/$defs/directories"},
         "symlinks": _FLAG,
     }
-    return {"anyOf": [_line(), _object({**_taken(PATH_FIELDS, fields), **operators})]}
+    return {"anyOf": [_line(), {**_object({**_taken(PATH_FIELDS, fields), **operators}), "dependentRequired": _FLAGS}]}
 
 
 def _counter(kind: str) -> _Schema:

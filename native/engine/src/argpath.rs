@@ -1,7 +1,7 @@
 //! Paths to arguments: `command`, `a.b[0].c`, `a.*`, `a[*]`, `a["key with.dots"]`, all also with `args.` before them,
 //! as `engine/policy/argpath.py`.
 
-use crate::matching::Unjudged;
+use crate::matching::{one_holds, Unjudged};
 use crate::value::Value;
 
 const MAX_STEPS: usize = 32; // steps in a path
@@ -96,12 +96,7 @@ impl ArgPath {
                 .try_fold(args, |value, step| taken(value, step));
             return found.map_or(Ok(false), test);
         }
-        for value in self.reached(args)? {
-            if test(value)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        one_holds(self.reached(args)?, test)
     }
 
     fn reached<'v, 'a>(&self, args: &'v Value<'a>) -> Result<Vec<&'v Value<'a>>, Unjudged> {

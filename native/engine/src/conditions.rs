@@ -8,7 +8,7 @@ use crate::deeds::{Flow, HostTest, IntentTest, PathTest};
 use crate::detectors::Detector;
 use crate::index::Key;
 use crate::literals::Need;
-use crate::matching::{Test, Unjudged};
+use crate::matching::{one_holds, Test, Unjudged};
 use crate::value::Phase;
 
 const MAX_NESTING: usize = 64; // conditions within each other; a policy document allows fewer
@@ -96,14 +96,7 @@ impl Condition {
                 }
                 Ok(true)
             }
-            Self::Any(parts) => {
-                for part in parts {
-                    if part.holds(context)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }
+            Self::Any(parts) => one_holds(parts, |part| part.holds(context)),
             Self::Not(part) => Ok(!part.holds(context)?),
             Self::Action(test) => test.holds_of_text(&event.action),
             Self::Principal(test) => match &event.principal {

@@ -29,6 +29,26 @@ pub enum Unjudged {
     Unable,
 }
 
+/// Whether one of several holds; what cannot be judged counts only where no other holds.
+///
+/// # Errors
+/// The first that cannot be judged.
+pub fn one_holds<T>(
+    many: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool, Unjudged>,
+) -> Result<bool, Unjudged> {
+    let mut unjudged = None;
+    for one in many {
+        match holds(one) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(Unjudged::Unable) => return Err(Unjudged::Unable),
+            Err(why) => unjudged = unjudged.or(Some(why)),
+        }
+    }
+    unjudged.map_or(Ok(false), Err)
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Equals(Json),
