@@ -45,16 +45,3 @@ def test_bash_accepts_what_is_grown_and_the_parser_reads_it_whole() -> None:
         done = subprocess.run([BASH, "-n"], input=command.encode(), capture_output=True, check=False)
         assert done.returncode == 0, f"seed {seed}: {done.stderr.decode()} in\n{command}"
         assert parse(command).partial == "", f"seed {seed} in\n{command}"
-
-
-def test_what_tree_sitter_finds_as_commands_is_grown_too() -> None:
-    tree_sitter = pytest.importorskip(
-        "tree_sitter", reason="tree-sitter is not installed: a second oracle, for developers"
-    )
-    bash = pytest.importorskip("tree_sitter_bash", reason="tree-sitter-bash is not installed")
-    parser = tree_sitter.Parser(tree_sitter.Language(bash.language()))
-    for seed in range(0, FEW, 10):
-        command, grower = grown(seed, depth=1)
-        root = parser.parse(command.encode()).root_node
-        if not root.has_error:
-            assert (b"command" in str(root).encode()) or not grower.live
