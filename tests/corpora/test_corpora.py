@@ -97,6 +97,13 @@ def test_ordinary_commands_are_let_through() -> None:
     assert escalated <= 0.01, escalated
 
 
+def test_most_of_the_gravest_commands_in_the_documentation_are_met() -> None:
+    rows = [r for r in _rows("benign_commands") if r["class"] == "destructive-doc" and r["shell"] == "posix"]
+    grave = [r for r in rows if r.get("grade") == "catastrophic"]
+    assert len(grave) > 100
+    assert _share(grave) >= 0.60, _share(grave)
+
+
 @pytest.mark.slow
 def test_all_ordinary_commands_are_let_through() -> None:
     blocked, escalated = _rates(_benign())

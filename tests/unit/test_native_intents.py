@@ -20,6 +20,7 @@ from interlock.engine.analysis.grammar_files import grammar_names
 from interlock.engine.analysis.intents import Intent, intents
 from interlock.engine.event import SensorEvent
 from tests.unit import test_intents as cases
+from tests.unit import test_shell_writes as writes
 
 CORPORA = Path(__file__).resolve().parents[2].parent / "shared" / "corpora"
 GRAMMARS = Path(__file__).resolve().parents[2] / "interlock" / "engine" / "analysis" / "grammars"
@@ -76,6 +77,17 @@ def test_the_cases_of_the_reference_have_the_same_intents(cwd: str | None) -> No
     assert len(commands) > 200
     for command in commands:
         _same({"command": command}, cwd)
+
+
+@pytest.mark.parametrize("cwd", [None, "/work/project", "/etc"])
+def test_what_programs_write_is_told_alike(cwd: str | None) -> None:
+    commands = [*(command for command, _ in writes.ROWS), *writes.READS]
+    assert len(commands) > 180
+    for command in commands:
+        _same({"command": command}, cwd)
+    for folder in ("~/.local", "~/.config", "~/src/interlock", ".github", ".claude/hooks", "~", ".", "/", "$X", "*"):
+        for command in ("tar xf a -C", "unzip a -d", "cp -r x/ y ", "rsync -a h:x h:", "patch -d", "split a"):
+            _same({"command": f"{command} {folder}"}, cwd)
 
 
 def test_argument_lists_are_read_alike() -> None:
@@ -176,7 +188,7 @@ CODES = [
 ]  # fmt: skip
 NAMES = sorted({
     *grammar_names(), "sudo", "env", "xargs", "bash", "sh", "python3", "perl", "node", "sed", "awk", "vim", "find",
-    "tar",
+    "tar", "jar", "7z", "cpio", "ar", "unzip", "patch", "ed",
     "psql", "sqlite3", "ssh", "eval", "exec", "read", "set", "shift", "cd", "export", "printf", "crontab", "parallel",
     "redis-cli", "socat", "nc", "watch", "nix-shell", "su", "timeout", "fd", "kubectl", "docker", "interlock", "mc",
     "doppler", "rclone", "heroku", "passwd", "kill", "pkill", "pip", "osascript", "make", "gdb", "tmux", "ansible",

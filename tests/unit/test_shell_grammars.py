@@ -11,9 +11,17 @@ import pytest
 import interlock.engine.analysis.grammar_files as files
 from interlock.engine.analysis.effects import Intent
 from interlock.engine.analysis.grammar import compiled
-from interlock.engine.analysis.intents import intents
+from interlock.engine.analysis.intents import TABLES, intents
+from interlock.engine.analysis.programs_archives import ARCHIVES
+from interlock.engine.analysis.programs_cloud import CLOUD
+from interlock.engine.analysis.programs_data import DATA
+from interlock.engine.analysis.programs_files import FILES as FILE_PROGRAMS
+from interlock.engine.analysis.programs_net import NET
+from interlock.engine.analysis.programs_system import SYSTEM
+from interlock.engine.analysis.programs_vcs import VCS
 from interlock.engine.event import SensorEvent
 
+TABLES_OF_CODE = (ARCHIVES, CLOUD, DATA, FILE_PROGRAMS, NET, SYSTEM, VCS)
 FOLDER = Path(files.__file__).parent / "grammars"
 FILES = sorted(p for p in FOLDER.glob("*.json") if p.name != "index.json")
 
@@ -39,6 +47,15 @@ def test_the_index_names_each_program_and_alias_once() -> None:
             assert name not in wanted, f"{name}: {path.stem} and {wanted[name]}"
             wanted[name] = path.stem
     assert files.grammar_names() == wanted
+
+
+def test_most_programs_are_data_and_the_reference_names_where_code_is() -> None:
+    code = {name for name in TABLES.handlers if name[0] != "="} | {n for t in TABLES_OF_CODE for n in t}
+    alone = set(files.grammar_names()) - code
+    assert len(alone) > len(code | set(files.grammar_names())) / 2
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "shell.md").read_text(encoding="utf-8")
+    for module in [*FOLDER.parent.glob("programs_*.py"), FOLDER.parent / "wrappers.py"]:
+        assert f"`{module.name}`" in text
 
 
 def _document(**fields: Any) -> dict[str, Any]:

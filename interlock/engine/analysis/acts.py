@@ -83,22 +83,30 @@ def swept(walk: Walk, arg: Arg) -> Iterator[Finding]:
             yield finding
 
 
-def arrives(walk: Walk, sources: Sequence[Arg], target: Arg) -> None:
+def arrives(walk: Walk, sources: Sequence[Arg], target: Arg, program: str) -> None:
     """`cp x.json ~/.claude/`: the file that the target directory would get."""
+    known = by_place(walk.place(target).path)
     for arg in sources[:32]:
-        name = arg.text.rstrip("/").rpartition("/")[2]
+        name = arg.text.rstrip("/").rpartition("/")[2].rpartition(":")[2]  # host:name too
         where = walk.place(Arg(target.text.rstrip("/") + "/" + name, target.glob or arg.glob))
         if name and protected(where.path, glob=where.swept or arg.glob, takes_parents=name in AGENT_FOLDERS):
-            walk.emit(Finding("self.protect.config", where.path, where.scope), "cp")
-        if arg.text.endswith(("/", "/.")) or arg.glob:
-            filled(walk, target, "cp")
+            walk.emit(Finding("self.protect.config", where.path, where.scope), program)
+        for found in by_place(where.path) if name else ():
+            if found not in known:  # `cp x .git/hooks/`, but not `cp x /etc/ssh/y`, which is told already
+                walk.emit(Finding(found, where.path, where.scope), program)
+        if arg.text.endswith(("/", "/.", ":")) or arg.glob or UNKNOWN in name:
+            filled(walk, target, program)
 
 
 def filled(walk: Walk, target: Arg, program: str) -> None:
-    """A directory that gets files whose names are not known."""
+    """A directory that gets files whose names are not known: as if each file that counts there were written."""
     where = walk.place(target)
-    if where.path.rpartition("/")[2] in AGENT_FOLDERS:
+    name = where.path.rpartition("/")[2]
+    if (name[:1] == "." and name in AGENT_FOLDERS) or protected(where.path + "/x", glob=False, takes_parents=False):
         walk.emit(Finding("self.protect.config", where.path, where.scope), program)
+    for found in by_place(where.path + "/config"):  # a name that counts in ~/.ssh, .git, and wherever any name does
+        walk.emit(Finding(found, where.path, where.scope), program)
+    walk.written(target, program)
 
 
 def linked(walk: Walk, arg: Arg) -> Iterator[Finding]:

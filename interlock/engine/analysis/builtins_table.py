@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Final
 
 from interlock.engine.analysis.effects import Finding
@@ -137,8 +139,34 @@ def _mapfile(walk: Walk, call: Call) -> Arg | None:
 
 def _runs_value(walk: Walk, call: Call) -> Arg | None:
     """A variable whose value is a command that some program runs."""
+    if call.program == "PROMPT_COMMAND":  # of each shell that starts, and not instead of something
+        walk.emit(Finding("exec.inline"), call.program)
     for arg in call.args:
         walk.code(arg, call.program)
+    return None
+
+
+def _runs_file(walk: Walk, call: Call) -> Arg | None:
+    """A variable whose value is a file, or several, whose code the next program runs."""
+    for path in [p for arg in call.args for p in re.split(r"[: \t\n]", arg.text) if p][:_MAX_LINES]:
+        content = walk.files.get(join(walk.env.cwd, path))
+        if content is not None and call.program in _SHELL_FILES:
+            walk.code(content, call.program)
+        walk.ran(Arg(path), call.program)
+    return None
+
+
+_LOADED: Final = re.compile(
+    r"(?:^|[ \t\n])(?:--(?:require|import|loader|experimental-loader)[= ]|-javaagent:|-agentpath:|-[rMmI] ?)([^ \t\n]+)"
+)
+
+
+def _runs_loaded(walk: Walk, call: Call) -> Arg | None:
+    """A variable of options, of which some name code that is loaded (`NODE_OPTIONS=--require x.js`)."""
+    for arg in call.args:
+        walk.env.spend(len(arg.text) // 4)
+        for m in itertools.islice(_LOADED.finditer(arg.text), _MAX_LINES):
+            walk.ran(Arg(m.group(1)), call.program)
     return None
 
 
@@ -156,6 +184,13 @@ _COMMAND_VARIABLES: Final = (
     "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "LESSOPEN", "LESSCLOSE", "PROMPT_COMMAND",
     "BROWSER", "RSYNC_RSH", "TAR_OPTIONS",
 )  # fmt: skip
+_SHELL_FILES: Final = ("BASH_ENV", "ENV")
+_FILE_VARIABLES: Final = (
+    *_SHELL_FILES, "PYTHONSTARTUP", "PYTHONHOME", "PYTHONPATH", "PERL5LIB", "RUBYLIB", "NODE_PATH", "ZDOTDIR",
+    "LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "GIT_EXEC_PATH",
+    "GIT_TEMPLATE_DIR", "OPENSSL_CONF",
+)  # fmt: skip
+_LOADING_VARIABLES: Final = ("PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS")
 _OWN_VARIABLES: Final = ("INTERLOCK_CONFIG", "INTERLOCK_POLICY", "INTERLOCK_DISABLE", "INTERLOCK_HOME")
 
 BUILTINS: Final[dict[str, Handler]] = {
@@ -186,5 +221,7 @@ BUILTINS: Final[dict[str, Handler]] = {
     "unalias": _nothing,
     "unset": _unset,
     **{"=" + name: _runs_value for name in _COMMAND_VARIABLES},
+    **{"=" + name: _runs_file for name in _FILE_VARIABLES},
+    **{"=" + name: _runs_loaded for name in _LOADING_VARIABLES},
     **{"=" + name: _own_setting for name in _OWN_VARIABLES},
 }

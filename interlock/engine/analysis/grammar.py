@@ -25,7 +25,8 @@ An **effect** is an object:
 - `kind` (needed): read, write, delete, exec, net, privilege or persist.
 - `of`: which arguments it is about: `all`, `first`, `last`, `rest` (all but the first), `but-last`, `from:N` (N counts
   from 0), `after--` (operands behind a `--`), `url-name` (the file that the first operand's URL would be saved as),
-  `stdin` (what comes on standard input), or an option's name for each of its values; or a list of these, for all of
+  `stdin` (what comes on standard input), `cwd` (the current directory), `stem` (what operands named like compressed
+  files are called without that ending), or an option's name for each of its values; or a list of these, for all of
   them together. Missing: none.
 - `intent`: the intent's name (effects.EFFECTS, whose effect must be `kind`). There is one finding for each argument
   that `of` selects, or one where it selects nothing. Missing: the `act` decides by where the path lies.
@@ -37,6 +38,7 @@ An **effect** is an object:
     `read`, `list` (names only), `write`, `delete`: a path, by where it lies; the default of those three kinds.
     `sweep` (kind delete): a directory that loses what is not elsewhere. `move` (kind delete): a path that is taken
     from its place. `link` (kind write): a path that gets a second name.
+    `fill` (kind write): a directory that gets files whose names are not known.
     `mode` (kind write): a path whose mode or owner changes; the mode is the first operand.
     `run` (kind exec): a text that a shell runs. `spawn` (kind exec): a program and its arguments that are run.
     `secret` (kind read): credentials are printed; `target` says whose.
@@ -93,6 +95,7 @@ __all__ = ["ACTS", "UNBOUNDED", "Condition", "Effect", "Grammar", "Harmless", "L
 ACTS: Final[Mapping[str, str]] = {
     "delete": "delete",
     "fetch": "net",
+    "fill": "write",
     "link": "write",
     "list": "read",
     "mode": "write",
@@ -106,7 +109,7 @@ ACTS: Final[Mapping[str, str]] = {
     "write": "write",
 }
 _SELECTION: Final = re.compile(
-    r"all|first|last|rest|but-last|after--|url-name|stdin|from:[0-9]|-{1,2}[A-Za-z0-9#?@][\w.-]*"
+    r"all|first|last|rest|but-last|after--|url-name|stdin|cwd|stem|from:[0-9]|-{1,2}[A-Za-z0-9#?@][\w.-]*"
 )
 _CONTENT: Final = ("", "net", "stdin")
 _LEVEL: Final = frozenset(("values", "attached", "leading", "anywhere", "help", "effects", "commands", "harmless"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from interlock.engine.analysis.acts import arrives, deleted, linked, moved, permitted, swept
+from interlock.engine.analysis.acts import arrives, deleted, filled, linked, moved, permitted, swept
 from interlock.engine.analysis.acts_net import fetched, host, is_local, is_remote, saved_as, sent
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.grammar import Condition, Effect, Grammar, Level, like
@@ -17,6 +18,7 @@ from interlock.engine.analysis.values import UNKNOWN, Arg
 
 __all__ = ["levels", "program", "selected"]
 
+_PACKED: Final = re.compile(r"(.*[^/])\.(?:gz|bz2|xz|lzma|zst|lz4|lz|br|Z|gpg|asc)", re.S)
 _Given = tuple[str, Arg]  # an option's name ("" for an operand) and the argument
 
 
@@ -114,6 +116,10 @@ def selected(of: Sequence[str], opts: Options, stdin: Arg | None = None) -> list
             found += [(name, value) for name, value in opts.given if name == one]
         elif one == "stdin":
             found += [(one, stdin)] if stdin is not None else []
+        elif one == "cwd":
+            found.append(("", Arg(".")))
+        elif one == "stem":
+            found += [("", a._replace(text=m.group(1))) for a in opts.operands if (m := _PACKED.fullmatch(a.text))]
         elif one == "url-name":
             found += [("", saved_as(a)) for a in opts.operands[:1]]
         else:
@@ -205,6 +211,8 @@ def _paths(walk: Walk, call: Call, effect: Effect, opts: Options, given: Sequenc
             walk.listed(arg, call.program)
         elif effect.act == "write":
             _write(walk, call, effect, opts, arg)
+        elif effect.act == "fill":
+            filled(walk, arg, call.program)
         elif effect.act == "delete":
             yield from deleted(walk, arg, recursive)
         elif effect.act == "move":
@@ -227,4 +235,4 @@ def _write(walk: Walk, call: Call, effect: Effect, opts: Options, target: Arg) -
     elif effect.content == "stdin" and call.stdin is not None:
         walk.remember(target, call.stdin)
     if effect.source:
-        arrives(walk, [a for _, a in selected(effect.source, opts)], target)
+        arrives(walk, [a for _, a in selected(effect.source, opts)], target, call.program)

@@ -15,6 +15,7 @@ from interlock.engine.analysis.effects import INTENT_NAMES, Intent
 from interlock.engine.analysis.interpreters import INTERPRETERS
 from interlock.engine.analysis.places import PLACES
 from interlock.engine.analysis.programs import Programs
+from interlock.engine.analysis.programs_archives import ARCHIVES
 from interlock.engine.analysis.programs_cloud import CLOUD
 from interlock.engine.analysis.programs_data import DATA
 from interlock.engine.analysis.programs_files import FILES
@@ -67,7 +68,7 @@ _MAX_PATHS: Final = 64
 
 TABLES: Final = Tables(
     handlers={**WRAPPERS, **INTERPRETERS, **BUILTINS},
-    programs=Programs(FILES, VCS, NET, SYSTEM, CLOUD, DATA),
+    programs=Programs(FILES, ARCHIVES, VCS, NET, SYSTEM, CLOUD, DATA),
     places=PLACES,
 )
 

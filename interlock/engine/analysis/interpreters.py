@@ -46,7 +46,9 @@ def _shell(walk: Walk, call: Call) -> Arg | None:
         if text == "--":
             break
         if text.startswith("--"):
-            k += text in ("--rcfile", "--init-file")
+            for file in args[k : k + 1] if text in ("--rcfile", "--init-file") else ():
+                walk.ran(file, call.program)
+                k += 1
             wants_code = wants_code or text == "--command"
             continue
         wants_code = wants_code or "c" in text[1:]

@@ -87,7 +87,7 @@ def _matches(parts: list[str], wanted: tuple[str, ...], glob: bool, takes_parent
         pairs = list(zip(parts[start : start + len(wanted)], wanted, strict=False))
         if not all(_alike(p, w, glob) for p, w in pairs):
             continue
-        only_globs = glob and all(set(p) <= set("*?.") for p, _ in pairs)
+        only_globs = glob and all(set(p) <= set("*?.") for p, w in pairs if w != "*")  # any name says nothing
         if not only_globs and (len(pairs) == len(wanted) or (takes_parents and start + len(pairs) == len(parts))):
             return True
     return False

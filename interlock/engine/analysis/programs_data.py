@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -89,9 +90,34 @@ def _script(walk: Walk, script: Arg) -> Iterator[Finding]:
         yield Finding("db.drop", script.text, "unknown")
 
 
+_SQL_WRITES: Final = re.compile(
+    r"(?:^|\n)[ \t]*(?:\\(?:o|out|w|write)|\.(?:output|once|backup|save|log|clone))[ \t]+(?:main[ \t]+)?"
+    r"['\"]?([^ \t\n'\"|]+)"
+    r"|(?:ATTACH(?:[ \t\n]+DATABASE)?|VACUUM[ \t\n]+(?:main[ \t\n]+)?INTO|OUTFILE)[ \t\n]+['\"]([^'\"]+)['\"]"
+    r"|COPY[ \t][^;\n]{0,200}?[ \t]TO[ \t\n]+['\"]([^'\"]+)['\"]",
+    re.I,
+)
+_MAX_WRITES: Final = 32
+
+
+def _sql_files(walk: Walk, call: Call) -> Iterator[Finding]:
+    """Files that statements and commands of a database shell write: `.output F`, `\\o F`, `VACUUM INTO 'F'`."""
+    texts = [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else [])
+    for text in texts:
+        walk.env.spend(len(text))
+        for m in itertools.islice(_SQL_WRITES.finditer(text), _MAX_WRITES):
+            walk.written(Arg(m.group(1) or m.group(2) or m.group(3)), call.program)
+    yield from ()
+
+
 _DOCUMENT: Final = re.compile(
     r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\bdropAllUsers|\.dropIndexes\s*\("
 )
+
+
+def _shell(walk: Walk, call: Call) -> Iterator[Finding]:
+    yield from _client(walk, call)
+    yield from _sql_files(walk, call)
 
 
 def _mongo(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -165,7 +191,7 @@ DATA: Final[dict[str, Program]] = {
             "pgcli",
             "mycli",
         ),
-        _client,
+        _shell,
     ),
     **dict.fromkeys(("mongosh", "mongo"), _mongo),
     **dict.fromkeys(_TASKS, _task),

@@ -12,6 +12,7 @@ from interlock.engine.analysis.acts import deleted, filled
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.outputs import printed
+from interlock.engine.analysis.programs_archives import below
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import Arg
 
@@ -51,25 +52,81 @@ def _found_settings(texts: list[str]) -> Iterator[Finding]:
         yield Finding("self.protect.config", names[0], "unknown")
 
 
+_ED_WRITES: Final = re.compile(r"^[-0-9,;$%.+]*[wW]q?!?[ \t]+([^! \t\n][^ \t\n]*)", re.M)
+_SAVES: Final = re.compile(
+    r":?[ \t]*(?:silent!?[ \t]+)?(?:w(?:rite|a|all|q|qa|qall)?|x(?:it|a|all)?|up(?:date)?|exit|wn)!?", re.S
+)
+_MAX_TARGETS: Final = 32
+
+
 def _ed(walk: Walk, call: Call) -> Iterator[Finding]:
-    for arg in split(call.args, "p").operands:
+    """ed, ex: the files that are edited, and those that a script on standard input names."""
+    for arg in split(call.args, "pcS").operands:
         walk.written(arg, call.program)
+    if call.stdin is not None:
+        walk.env.spend(len(call.stdin.text) // 4)
+        for m in itertools.islice(_ED_WRITES.finditer(call.stdin.text), _MAX_TARGETS):
+            walk.written(Arg(m.group(1)), call.program)
     yield from ()
 
 
-def _unpack(walk: Walk, call: Call) -> Iterator[Finding]:
-    """unzip -d DIR, tar x -C DIR."""
-    opts = split(call.args, "dCfxbX", ("--directory",))
-    for option in ("-d", "-C", "--directory"):
-        if option in opts.values and (option != "-d" or call.program == "unzip"):
-            filled(walk, opts.values[option], call.program)
+def _vim(walk: Walk, call: Call) -> Iterator[Finding]:
+    """vim -c wq FILE: an editor whose commands save what it edits; without any, a person may do so."""
+    opts = split(call.args, "cSsTuUwW", ("--cmd",))
+    commands = [value.text for name, value in opts.given if name in ("-c", "--cmd")]
+    files = [a for a in opts.operands if a.text[:1] != "+"]
+    commands += [a.text[1:] for a in opts.operands if a.text[:1] == "+"]
+    saves = any(_SAVES.fullmatch(c.rpartition("|")[2].strip()) for c in commands)
+    for arg in files:
+        if saves or (not commands and not opts.has("-R")):
+            walk.written(arg, call.program)
+    for name, value in opts.given:
+        if name in ("-w", "-W"):
+            walk.written(value, call.program)
     yield from ()
 
 
-def _tar(walk: Walk, call: Call) -> Iterator[Finding]:
-    yield from _reader(walk, call)
-    if not any("c" in a.text.partition("=")[0] for a in call.args[:1]):
-        yield from _unpack(walk, call)
+_PATCH_NAMES: Final = re.compile(r"^(?:\+\+\+|---|Index:|rename to|copy to)[ \t]+([^ \t\n]+)", re.M)
+
+
+def _patch(walk: Walk, call: Call) -> Iterator[Finding]:
+    """patch FILE; patch -d DIR, whose patch says which files; a patch on standard input is read for their names."""
+    opts = split(
+        call.args, "BDFVYdgiopryz", ("--directory", "--input", "--output", "--strip", "--reject-file", "--fuzz")
+    )
+    base = opts.values.get("-d") or opts.values.get("--directory") or Arg(".")
+    if opts.has("--dry-run", "--help", "--version"):
+        return
+    for name, value in opts.given:
+        if name in ("-i", "--input"):
+            walk.read(value, call.program)
+        elif name in ("-o", "--output", "-r", "--reject-file"):
+            walk.written(value, call.program)
+    for target in opts.operands[:1]:
+        walk.written(below(base, target), call.program)
+    if not opts.operands and not opts.has("-o", "--output"):
+        filled(walk, base, call.program)
+        _patched(walk, call, base)
+    yield from ()
+
+
+def _git_apply(walk: Walk, call: Call) -> Iterator[Finding]:
+    """git apply and git am, with a patch on standard input."""
+    if any(a.text in ("apply", "am") for a in call.args[:8]):
+        _patched(walk, call, Arg("."))
+    yield from ()
+
+
+def _patched(walk: Walk, call: Call, base: Arg) -> None:
+    """The files that a patch on standard input names, as they stand there and without their first directory."""
+    if call.stdin is None:
+        return
+    walk.env.spend(len(call.stdin.text) // 4)
+    for m in itertools.islice(_PATCH_NAMES.finditer(call.stdin.text), _MAX_TARGETS):
+        name = m.group(1)
+        for path in dict.fromkeys((name, name.partition("/")[2] or name)):
+            if path != "/dev/null" and path[:1] != "/":
+                walk.written(below(base, Arg(path)), call.program)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -87,11 +144,13 @@ def _dd(walk: Walk, call: Call) -> Iterator[Finding]:
 
 def _perl(walk: Walk, call: Call) -> Iterator[Finding]:
     texts = [a.text for a in call.args]
-    if any(re.match(r"-[a-zA-Z0]*i", t) and not t.startswith(("-I", "--")) for t in texts) and any(
-        t[:1] == "-" and t.endswith("e") for t in texts
-    ):
+    in_place = [bool(re.match(r"-[a-zA-Z0]*i", t)) and not t.startswith(("-I", "--", "-M", "-m")) for t in texts]
+    if any(in_place) and any(t[:1] == "-" and t.endswith("e") for t in texts):
         for arg in split(call.args, "eEIM").operands:
-            walk.written(arg, "perl")
+            walk.written(arg, call.program)
+    elif any(in_place):
+        for arg in split(call.args, "eEIM").operands[1:]:
+            walk.written(arg, call.program)
     yield from ()
 
 
@@ -112,14 +171,16 @@ def _reader(walk: Walk, call: Call) -> Iterator[Finding]:
 _READERS: Final = ("bat", "gzip", "less", "more", "openssl", "view", "zip")
 FILES: Final[dict[str, Program]] = {
     **dict.fromkeys(_READERS, _reader),
-    "bsdtar": _unpack,
+    **dict.fromkeys(("nvim", "rvim", "vi", "vim"), _vim),
     "chattr": _chattr,
     "dd": _dd,
     "ed": _ed,
     "ex": _ed,
+    "red": _ed,
     "find": _find,
     "gfind": _find,
+    "git": _git_apply,
+    "patch": _patch,
     "perl": _perl,
-    "tar": _tar,
-    "unzip": _unpack,
+    "ruby": _perl,
 }

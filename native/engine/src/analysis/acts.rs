@@ -135,10 +135,11 @@ pub fn swept(walk: &mut Walk, arg: &Arg) -> Vec<Finding> {
 }
 
 /// `cp x.json ~/.claude/`: the file that the target directory would get.
-pub fn arrives(walk: &mut Walk, sources: &[Arg], target: &Arg) {
+pub fn arrives(walk: &mut Walk, sources: &[Arg], target: &Arg, program: &str) {
+    let known = by_place(&walk.place(target).path);
     let folder = target.text.trim_end_matches('/');
     for arg in sources.iter().take(MAX_SOURCES) {
-        let name = after_last(arg.text.trim_end_matches('/'), '/');
+        let name = after_last(after_last(arg.text.trim_end_matches('/'), '/'), ':');
         let place = walk.place(&Arg {
             text: format!("{folder}/{name}"),
             glob: target.glob || arg.glob,
@@ -146,20 +147,31 @@ pub fn arrives(walk: &mut Walk, sources: &[Arg], target: &Arg) {
         });
         let settings = AGENT_FOLDERS.contains(&name);
         if !name.is_empty() && protected(&place.path, place.swept || arg.glob, settings) {
-            walk.emit(at("self.protect.config", &place), "cp");
+            walk.emit(at("self.protect.config", &place), program);
         }
-        if arg.text.ends_with('/') || arg.text.ends_with("/.") || arg.glob {
-            filled(walk, target, "cp");
+        let told = |found: &&str| !name.is_empty() && !known.contains(found);
+        for found in by_place(&place.path).into_iter().filter(told) {
+            walk.emit(at(found, &place), program);
+        }
+        let inside = arg.text.ends_with(['/', ':']) || arg.text.ends_with("/.");
+        if inside || arg.glob || name.contains(UNKNOWN) {
+            filled(walk, target, program);
         }
     }
 }
 
-/// A directory that gets files whose names are not known.
+/// A directory that gets files whose names are not known: as if each file that counts there were written.
 pub fn filled(walk: &mut Walk, target: &Arg, program: &str) {
     let place = walk.place(target);
-    if AGENT_FOLDERS.contains(&after_last(&place.path, '/')) {
+    let name = after_last(&place.path, '/');
+    let agent = name.starts_with('.') && AGENT_FOLDERS.contains(&name);
+    if agent || protected(&format!("{}/x", place.path), false, false) {
         walk.emit(at("self.protect.config", &place), program);
     }
+    for found in by_place(&format!("{}/config", place.path)) {
+        walk.emit(at(found, &place), program);
+    }
+    walk.written(target, program, false);
 }
 
 /// One path that gets a second name: a protected file would be reached by it.

@@ -3,11 +3,13 @@
 // Each handler has the type that the tables keep, also where it always knows the output.
 #![allow(clippy::unnecessary_wraps)]
 
+use std::sync::LazyLock;
+
 use super::effects::Finding;
 use super::environment::{one, Elements};
 use super::options::split;
 use super::paths::join;
-use super::patterns::{is_identifier, lines};
+use super::patterns::{is_identifier, lines, Pattern};
 use super::values::{first_taint, length, partition, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
 use super::walk::{Call, Handler, Walk};
 
@@ -19,6 +21,20 @@ const COMMAND_VARIABLES: &[&str] = &[
     "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "LESSOPEN", "LESSCLOSE", "PROMPT_COMMAND",
     "BROWSER", "RSYNC_RSH", "TAR_OPTIONS",
 ];
+const SHELL_FILES: &[&str] = &["BASH_ENV", "ENV"];
+#[rustfmt::skip]
+const FILE_VARIABLES: &[&str] = &[
+    "BASH_ENV", "ENV", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONPATH", "PERL5LIB", "RUBYLIB", "NODE_PATH", "ZDOTDIR",
+    "LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "GIT_EXEC_PATH",
+    "GIT_TEMPLATE_DIR", "OPENSSL_CONF",
+];
+const LOADING_VARIABLES: &[&str] = &["PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"];
+static LOADED: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::new(concat!(
+        r"(?:^|[ \t\n])(?:--(?:require|import|loader|experimental-loader)[= ]|-javaagent:|-agentpath:|-[rMmI] ?)",
+        r"([^ \t\n]+)"
+    ))
+});
 const OWN_VARIABLES: &[&str] = &[
     "INTERLOCK_CONFIG",
     "INTERLOCK_POLICY",
@@ -32,6 +48,10 @@ pub fn handler(name: &str) -> Option<Handler> {
     if let Some(variable) = name.strip_prefix('=') {
         return if COMMAND_VARIABLES.contains(&variable) {
             Some(runs_value)
+        } else if FILE_VARIABLES.contains(&variable) {
+            Some(runs_file)
+        } else if LOADING_VARIABLES.contains(&variable) {
+            Some(runs_loaded)
         } else {
             OWN_VARIABLES
                 .contains(&variable)
@@ -245,8 +265,39 @@ fn mapfile(walk: &mut Walk, call: &Call) -> Option<Arg> {
 
 /// A variable whose value is a command that some program runs.
 fn runs_value(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    if call.program == "PROMPT_COMMAND" {
+        // of each shell that starts, and not instead of something
+        walk.emit(Finding::new("exec.inline", "", "unknown"), &call.program);
+    }
     for arg in &call.args {
         walk.code(arg.clone(), &call.program, None);
+    }
+    None
+}
+
+/// A variable whose value is a file, or several, whose code the next program runs.
+fn runs_file(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let paths = call
+        .args
+        .iter()
+        .flat_map(|arg| arg.text.split([':', ' ', '\t', '\n']));
+    for path in paths.filter(|path| !path.is_empty()).take(MAX_LINES) {
+        let content = walk.file(path).cloned();
+        if let Some(content) = content.filter(|_| SHELL_FILES.contains(&call.program.as_str())) {
+            walk.code(content, &call.program, None);
+        }
+        walk.ran(&Arg::new(path), &call.program);
+    }
+    None
+}
+
+/// A variable of options, of which some name code that is loaded (`NODE_OPTIONS=--require x.js`).
+fn runs_loaded(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    for arg in &call.args {
+        walk.spend(length(&arg.text) / 4);
+        for found in LOADED.all(&arg.text).into_iter().take(MAX_LINES) {
+            walk.ran(&Arg::new(found.text(1)), &call.program);
+        }
     }
     None
 }

@@ -129,6 +129,10 @@ pub enum Selection {
     UrlName,
     /// What comes on standard input.
     Stdin,
+    /// The current directory.
+    Here,
+    /// Operands named like compressed files, without that ending.
+    Stem,
     /// The values of an option.
     Option(&'static str),
 }
@@ -363,6 +367,8 @@ fn selection(text: &str) -> Option<Selection> {
         "after--" => Selection::AfterDashes,
         "url-name" => Selection::UrlName,
         "stdin" => Selection::Stdin,
+        "cwd" => Selection::Here,
+        "stem" => Selection::Stem,
         option if option.starts_with('-') => Selection::Option(kept(option)),
         other => Selection::From(other.strip_prefix("from:")?.parse().ok()?),
     })

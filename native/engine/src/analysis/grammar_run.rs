@@ -1,6 +1,6 @@
 //! What a program's grammar says of one call: its effects, as findings.
 
-use super::acts::{arrives, deleted, linked, moved, permitted, swept};
+use super::acts::{arrives, deleted, filled, linked, moved, permitted, swept};
 use super::acts_net::{fetched, host, is_remote, saved_as, scope_of, sent};
 use super::effects::Finding;
 use super::grammar::{grammar, like, Condition, Effect, Glob, Level, Names, Selection, Switch};
@@ -9,6 +9,9 @@ use super::paths::is_disk;
 use super::values::Arg;
 use super::walk::{Call, Walk};
 
+const PACKED: &[&str] = &[
+    ".gz", ".bz2", ".xz", ".lzma", ".zst", ".lz4", ".lz", ".br", ".Z", ".gpg", ".asc",
+];
 /// An option's name ("" for an operand) and the argument.
 type Given = (&'static str, Arg);
 
@@ -134,6 +137,11 @@ fn selected(of: &[Selection], opts: &Options, stdin: Option<&Arg>) -> Vec<Given>
                 found.extend(same.map(|(_, value)| (*option, value.clone())));
             }
             Selection::Stdin => found.extend(stdin.map(|arg| ("stdin", arg.clone()))),
+            Selection::Here => found.push(("", Arg::new("."))),
+            Selection::Stem => {
+                let stems = opts.operands.iter().filter_map(stem);
+                found.extend(stems.map(|arg| ("", arg)));
+            }
             Selection::UrlName => {
                 found.extend(opts.operands.first().map(|url| ("", saved_as(url))));
             }
@@ -141,6 +149,13 @@ fn selected(of: &[Selection], opts: &Options, stdin: Option<&Arg>) -> Vec<Given>
         }
     }
     found
+}
+
+/// What a compressed file is called without that ending.
+fn stem(arg: &Arg) -> Option<Arg> {
+    let stem = PACKED.iter().find_map(|end| arg.text.strip_suffix(end))?;
+    let plain = !stem.is_empty() && !stem.ends_with('/');
+    plain.then(|| arg.with_text(stem))
 }
 
 fn operands(place: Selection, opts: &Options) -> &[Arg] {
@@ -152,7 +167,11 @@ fn operands(place: Selection, opts: &Options) -> &[Arg] {
         Selection::ButLast => (0, all.len().saturating_sub(1)),
         Selection::From(start) => (start, all.len()),
         Selection::AfterDashes => (opts.cut.unwrap_or(all.len()), all.len()),
-        Selection::UrlName | Selection::Stdin | Selection::Option(_) => (0, 0),
+        Selection::UrlName
+        | Selection::Stdin
+        | Selection::Here
+        | Selection::Stem
+        | Selection::Option(_) => (0, 0),
     };
     all.get(start..end).unwrap_or(&[])
 }
@@ -250,6 +269,7 @@ fn path(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options, arg: &Arg
     let found = match effect.act {
         "read" => return walk.read(arg, &call.program),
         "list" => return walk.listed(arg, &call.program),
+        "fill" => return filled(walk, arg, &call.program),
         "write" => return write(walk, call, effect, opts, arg),
         "delete" => deleted(walk, arg, recursive),
         "move" => moved(walk, arg),
@@ -279,6 +299,7 @@ fn write(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options, target: 
         }
     }
     if !effect.source.is_empty() {
-        arrives(walk, &args(selected(&effect.source, opts, None)), target);
+        let sources = args(selected(&effect.source, opts, None));
+        arrives(walk, &sources, target, &call.program);
     }
 }

@@ -93,7 +93,12 @@ fn shell(walk: &mut Walk, call: &Call) -> Option<Arg> {
             break;
         }
         if text.starts_with("--") {
-            k += usize::from(matches!(text, "--rcfile" | "--init-file"));
+            if matches!(text, "--rcfile" | "--init-file") {
+                if let Some(file) = args.get(k) {
+                    walk.ran(file, &call.program);
+                }
+                k += 1;
+            }
             wants_code |= text == "--command";
             continue;
         }

@@ -201,6 +201,9 @@ impl Part {
     }
 }
 
+/// What stands for a component that any name is like, which says nothing.
+const ANY: &str = "x";
+
 fn stands_in(parts: &[Part], wanted: &[Component], takes_parents: bool) -> bool {
     (0..parts.len()).any(|start| {
         let here = parts.get(start..).unwrap_or(&[]);
@@ -210,7 +213,10 @@ fn stands_in(parts: &[Part], wanted: &[Component], takes_parents: bool) -> bool 
             .iter()
             .zip(wanted)
             .all(|(part, wanted)| part.is_like(wanted))
-            && !here.iter().take(pairs).all(Part::only_globs)
+            && !here
+                .iter()
+                .zip(wanted)
+                .all(|(part, wanted)| wanted.plain == ANY || part.only_globs())
     })
 }
 

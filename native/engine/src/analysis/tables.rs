@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::programs::{cloud, data, files, net, system, vcs};
+use super::programs::{archives, cloud, data, files, net, system, vcs};
 use super::walk::{Handler, Program, Tables};
 use super::{builtins, grammar, grammar_run, interpreters, places, wrappers};
 
@@ -23,6 +23,7 @@ static PROGRAMS: LazyLock<HashMap<&'static str, Vec<Program>>> = LazyLock::new(|
     }
     let plain = [
         files::PROGRAMS,
+        archives::PROGRAMS,
         vcs::PROGRAMS,
         net::PROGRAMS,
         system::PROGRAMS,

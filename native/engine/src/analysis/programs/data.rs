@@ -6,7 +6,7 @@ use super::sql::sql_losses;
 use crate::analysis::effects::Finding;
 use crate::analysis::options::split;
 use crate::analysis::patterns::{words, Pattern};
-use crate::analysis::values::{after_last, length, spaced, truncated};
+use crate::analysis::values::{after_last, length, spaced, truncated, Arg};
 use crate::analysis::walk::{Call, Program, Walk};
 
 const CODE: &[&str] = &[
@@ -26,6 +26,16 @@ const CLIENT_LONG: &[&str] = &[
 static FILE_NAME: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::ignoring_case(r"(?:^|[/_.-])(?:drop|truncate|wipe|destroy|purge|reset)(?:[/_.-]|\n?$)")
 });
+static SQL_WRITES: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::ignoring_case(concat!(
+        r"(?:^|\n)[ \t]*(?:\\(?:o|out|w|write)|\.(?:output|once|backup|save|log|clone))[ \t]+(?:main[ \t]+)?",
+        r#"['"]?([^ \t\n'"|]+)"#,
+        r"|(?:ATTACH(?:[ \t\n]+DATABASE)?|VACUUM[ \t\n]+(?:main[ \t\n]+)?INTO|OUTFILE)[ \t\n]+",
+        r#"['"]([^'"]+)['"]"#,
+        r#"|COPY[ \t][^;\n]{0,200}?[ \t]TO[ \t\n]+['"]([^'"]+)['"]"#,
+    ))
+});
+const MAX_WRITES: usize = 32;
 static DOCUMENT: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::new(concat!(
         r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\bdropAllUsers",
@@ -91,7 +101,7 @@ pub fn programs() -> impl Iterator<Item = (&'static str, Program)> {
     ];
     CLIENTS
         .iter()
-        .map(|name| (*name, client as Program))
+        .map(|name| (*name, shell as Program))
         .chain(others)
         .chain(tasks.map(|name| (name, task as Program)))
 }
@@ -116,6 +126,20 @@ fn statements(walk: &mut Walk, text: &str) {
     }
     for finding in sql_losses(text) {
         walk.give(finding);
+    }
+}
+
+/// A database shell: what its statements lose, and the files that it writes.
+fn shell(walk: &mut Walk, call: &Call) {
+    client(walk, call);
+    for text in call.args.iter().chain(call.stdin.as_ref()) {
+        if !walk.spend(length(&text.text)) {
+            return;
+        }
+        for found in SQL_WRITES.all(&text.text).into_iter().take(MAX_WRITES) {
+            let path = (1..4).find_map(|group| found.group(group));
+            walk.written(&Arg::new(path.unwrap_or("")), &call.program, false);
+        }
     }
 }
 

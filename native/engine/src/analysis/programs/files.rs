@@ -7,8 +7,9 @@ use crate::analysis::effects::Finding;
 use crate::analysis::fnmatch;
 use crate::analysis::options::split;
 use crate::analysis::outputs::printed;
-use crate::analysis::patterns::Pattern;
-use crate::analysis::values::{partition, spaced, Arg, HOME};
+use crate::analysis::patterns::{starts, stripped, Pattern};
+use crate::analysis::programs::archives::below;
+use crate::analysis::values::{after_last, length, partition, spaced, Arg, HOME};
 use crate::analysis::walk::{Call, Program, Walk};
 
 const SETTINGS: &[&str] = &[
@@ -20,14 +21,27 @@ const SETTINGS: &[&str] = &[
 ];
 static OWNERS: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::ignoring_case("claude|codex|gemini|copilot|interlock"));
+static ED_WRITES: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"(?m)^[-0-9,;$%.+]*[wW]q?!?[ \t]+([^! \t\n][^ \t\n]*)"));
+static SAVES: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::new(concat!(
+        r"^:?[ \t]*(?:silent!?[ \t]+)?",
+        r"(?:w(?:rite|a|all|q|qa|qall)?|x(?:it|a|all)?|up(?:date)?|exit|wn)!?$"
+    ))
+});
+static PATCH_NAMES: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::new(r"(?m)^(?:\+\+\+|---|Index:|rename to|copy to)[ \t]+([^ \t\n]+)")
+});
+const MAX_TARGETS: usize = 32;
 static IN_PLACE: LazyLock<Pattern> = LazyLock::new(|| Pattern::new("^-[a-zA-Z0]*i"));
 
 /// The names of the programs and what is known of each.
 #[rustfmt::skip]
 pub const PROGRAMS: &[(&str, Program)] = &[
-    ("bat", reader), ("bsdtar", unpack), ("chattr", chattr), ("dd", dd), ("ed", ed), ("ex", ed), ("find", find),
-    ("gfind", find), ("gzip", reader), ("less", reader), ("more", reader), ("openssl", reader), ("perl", perl),
-    ("tar", tar), ("unzip", unpack), ("view", reader), ("zip", reader),
+    ("bat", reader), ("chattr", chattr), ("dd", dd), ("ed", ed), ("ex", ed), ("find", find), ("gfind", find),
+    ("git", git_apply), ("gzip", reader), ("less", reader), ("more", reader), ("nvim", vim), ("openssl", reader),
+    ("patch", patch), ("perl", perl), ("red", ed), ("ruby", perl), ("rvim", vim), ("vi", vim), ("view", reader),
+    ("vim", vim), ("zip", reader),
 ];
 
 fn find(walk: &mut Walk, call: &Call) {
@@ -94,33 +108,97 @@ fn found_settings(walk: &mut Walk, args: &[Arg]) {
     }
 }
 
+/// ed, ex: the files that are edited, and those that a script on standard input names.
 fn ed(walk: &mut Walk, call: &Call) {
-    for arg in split(&call.args, "p", &[], false).operands {
+    for arg in split(&call.args, "pcS", &[], false).operands {
         walk.written(&arg, &call.program, false);
     }
-}
-
-/// unzip -d DIR, tar x -C DIR.
-fn unpack(walk: &mut Walk, call: &Call) {
-    let opts = split(&call.args, "dCfxbX", &["--directory"], false);
-    for option in ["-d", "-C", "--directory"] {
-        if let Some(target) = opts
-            .value(option)
-            .filter(|_| option != "-d" || call.program == "unzip")
-        {
-            filled(walk, target, &call.program);
+    if let Some(stdin) = &call.stdin {
+        walk.spend(length(&stdin.text) / 4);
+        for found in ED_WRITES.all(&stdin.text).into_iter().take(MAX_TARGETS) {
+            walk.written(&Arg::new(found.text(1)), &call.program, false);
         }
     }
 }
 
-fn tar(walk: &mut Walk, call: &Call) {
-    reader(walk, call);
-    if !call
-        .args
-        .first()
-        .is_some_and(|a| partition(&a.text, '=').0.contains('c'))
-    {
-        unpack(walk, call);
+/// vim -c wq FILE: an editor whose commands save what it edits; without any, a person may do so.
+fn vim(walk: &mut Walk, call: &Call) {
+    let opts = split(&call.args, "cSsTuUwW", &["--cmd"], false);
+    let given = opts.given().iter();
+    let mut commands: Vec<&str> = given
+        .filter(|(name, _)| matches!(name.as_str(), "-c" | "--cmd"))
+        .map(|(_, value)| value.text.as_str())
+        .collect();
+    commands.extend(
+        opts.operands
+            .iter()
+            .filter_map(|a| a.text.strip_prefix('+')),
+    );
+    let saves = commands
+        .iter()
+        .any(|c| SAVES.is_match(stripped(after_last(c, '|'))));
+    if saves || (commands.is_empty() && !opts.has(&["-R"])) {
+        for arg in opts.operands.iter().filter(|a| !a.text.starts_with('+')) {
+            walk.written(arg, &call.program, false);
+        }
+    }
+    for (name, value) in opts.given() {
+        if matches!(name.as_str(), "-w" | "-W") {
+            walk.written(value, &call.program, false);
+        }
+    }
+}
+
+/// patch FILE; patch -d DIR, whose patch says which files; a patch on standard input is read for their names.
+fn patch(walk: &mut Walk, call: &Call) {
+    #[rustfmt::skip]
+    let long = ["--directory", "--input", "--output", "--strip", "--reject-file", "--fuzz"];
+    let opts = split(&call.args, "BDFVYdgiopryz", &long, false);
+    let base = opts.value("-d").or_else(|| opts.value("--directory"));
+    let base = base.cloned().unwrap_or_else(|| Arg::new("."));
+    if opts.has(&["--dry-run", "--help", "--version"]) {
+        return;
+    }
+    for (name, value) in opts.given() {
+        match name.as_str() {
+            "-i" | "--input" => walk.read(value, &call.program),
+            "-o" | "--output" | "-r" | "--reject-file" => {
+                walk.written(value, &call.program, false);
+            }
+            _ => {}
+        }
+    }
+    if let Some(target) = opts.operands.first() {
+        walk.written(&below(&base, target), &call.program, false);
+    } else if !opts.has(&["-o", "--output"]) {
+        filled(walk, &base, &call.program);
+        patched(walk, call, &base);
+    }
+}
+
+/// git apply and git am, with a patch on standard input.
+fn git_apply(walk: &mut Walk, call: &Call) {
+    let mut words = call.args.iter().take(8).map(|a| a.text.as_str());
+    if words.any(|word| matches!(word, "apply" | "am")) {
+        patched(walk, call, &Arg::new("."));
+    }
+}
+
+/// The files that a patch on standard input names, as they stand there and without their first directory.
+fn patched(walk: &mut Walk, call: &Call, base: &Arg) {
+    let Some(stdin) = &call.stdin else {
+        return;
+    };
+    walk.spend(length(&stdin.text) / 4);
+    for found in PATCH_NAMES.all(&stdin.text).into_iter().take(MAX_TARGETS) {
+        let name = found.text(1);
+        let short =
+            Some(partition(name, '/').2).filter(|short| !short.is_empty() && *short != name);
+        for path in [Some(name), short].into_iter().flatten() {
+            if path != "/dev/null" && !path.starts_with('/') {
+                walk.written(&below(base, &Arg::new(path)), &call.program, false);
+            }
+        }
     }
 }
 
@@ -136,13 +214,17 @@ fn dd(walk: &mut Walk, call: &Call) {
 }
 
 fn perl(walk: &mut Walk, call: &Call) {
-    let in_place = |a: &Arg| {
-        IN_PLACE.is_match(&a.text) && !a.text.starts_with("-I") && !a.text.starts_with("--")
-    };
+    let in_place =
+        |a: &Arg| IN_PLACE.is_match(&a.text) && !starts(&a.text, &["-I", "--", "-M", "-m"]);
     let code = |a: &Arg| a.text.starts_with('-') && a.text.ends_with('e');
-    if call.args.iter().any(in_place) && call.args.iter().any(code) {
-        for arg in split(&call.args, "eEIM", &[], false).operands {
-            walk.written(&arg, "perl", false);
+    if call.args.iter().any(in_place) {
+        let script = usize::from(!call.args.iter().any(code));
+        for arg in split(&call.args, "eEIM", &[], false)
+            .operands
+            .iter()
+            .skip(script)
+        {
+            walk.written(arg, &call.program, false);
         }
     }
 }

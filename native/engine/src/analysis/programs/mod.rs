@@ -1,5 +1,6 @@
 //! What programs do whose command lines are more than a grammar can say, by the kind of program.
 
+pub mod archives;
 pub mod cloud;
 pub mod data;
 pub mod files;
