@@ -216,6 +216,17 @@ def test_show_prints_sources_locks_quarantine_and_settings(tmp_path: Path, capsy
     ]
 
 
+def test_show_writes_nothing_to_the_terminal_but_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hidden = "shown \x1b[2J\x1b]0;x\x07 \u202edecived \u200b"
+    path = write(tmp_path / "p.json", rule("r", {"action": "x"}, description=hidden), description=hidden)
+    for command_line in (("show", path), ("lint", path), ("test", path), ("explain", path, json.dumps(LS), "--all")):
+        run(*command_line)
+        shown = capsys.readouterr().out
+        assert shown.replace("\n", "").isprintable(), command_line
+    run("show", path)
+    assert "shown" in capsys.readouterr().out
+
+
 def test_a_file_is_followed_with_its_overlays_and_their_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     store = TrustedOverlays(state_dir() / TRUST_FILE)

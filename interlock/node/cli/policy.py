@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import SystemClock, rfc3339
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, one_line
 from interlock.base.settings import state_dir
 from interlock.engine.policy.builtins import PREFIX, builtin, builtin_names, follow_links, read_policy_file, resolver
 from interlock.engine.policy.check import Report, Row, check_document
@@ -174,7 +174,7 @@ def _show(args: argparse.Namespace) -> int:
         return EXIT_OK
     print(f"{document.name}  (digest {policy.digest[:16]}, {len(policy.rules)} rules)")
     if document.description:
-        print(" ".join(document.description.split()))
+        print(one_line(document.description))
     own = {rule.id for rule in document.rules}
     width = max((len(rule.id) for rule in policy.rules), default=0)
     for rule in policy.rules:
