@@ -7,18 +7,18 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import interlock
 from bench.coding_agent import commands
 from bench.plain import installed_with
-from bench.report import Goal, Line, Report
+from bench.report import Goal, Line, Report, profiles
 from bench.timing import Figures
 from interlock.engine import ambient
 from interlock.engine.policy.builtins import builtin
 
-__all__ = ["run"]
+__all__ = ["goals", "run"]
 
 _SECONDS: Final = 0.4  # of one turn
 _TURNS: Final = 6
@@ -43,14 +43,20 @@ def run() -> Report:
             taken[name] += way.turn(inputs[name])
     rates = {name: len(ns) / (_TURNS * _SECONDS) for name, ns in taken.items()}
     lines = [Line(f"{name} ({rates[name]:,.0f} a second)", Figures.of(ns)) for name, ns in taken.items()]
-    names = list(ways)
-    goals = [_goal(rates, *pair) for pair in zip(names[::2], names[1::2], strict=True)]
-    return Report("under load, builtin:coding-agent", lines, goals)
+    reached = goals(rates)
+    turn = ("the calls of one thread", lambda: [_timed(command) for command in given])
+    notes = profiles(reached, [turn] * len(reached))
+    return Report("under load, builtin:coding-agent", lines, reached, notes)
 
 
-def _goal(rates: dict[str, float], alone: str, many: str) -> Goal:
-    share = rates[many] / rates[alone]
-    return f"of the throughput of {alone}, {many} (at least {_LEAST})", share, share >= _LEAST
+def goals(rates: Mapping[str, float]) -> list[Goal]:
+    """What is asked, of calls a second: one of a kind, many of it, and so on."""
+    names = list(rates)
+    shares = {pair: rates[pair[1]] / rates[pair[0]] for pair in zip(names[::2], names[1::2], strict=True)}
+    return [
+        (f"of the throughput of {alone}, {many} (at least {_LEAST})", share, share >= _LEAST)
+        for (alone, many), share in shares.items()
+    ]
 
 
 class _Threads:

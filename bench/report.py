@@ -54,8 +54,8 @@ class Report:
 def profiles(goals: Sequence[Goal], turns: Sequence[Turn]) -> list[str]:
     """Notes on the goals that were missed: the Python functions that took most of the time of a run, by own time.
 
-    There is a turn for each goal; one that several goals missed with runs once. What native code does inside one call
-    stands with the call. Raises: ValueError, where there are not as many turns as goals.
+    There is a turn for each goal; one that several goals missed with runs once. What native code does inside stands
+    as one function. Raises: ValueError, where there are not as many turns as goals.
     """
     missed = dict(turn for (_, _, met), turn in zip(goals, turns, strict=True) if not met)
     return [line for name, run in missed.items() for line in _profile(name, run)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench import coding_agent, limits, plain
+from bench import coding_agent, limits, load, plain, scale
 from bench.report import Goal, Line, Report, profiles
 from bench.timing import Figures
 
@@ -68,6 +68,17 @@ def test_the_coding_agents_policy_is_held_to_five_figures(
 def test_the_slowest_case_of_each_engine_is_held_to_its_time() -> None:
     assert told(limits.goals(5_000_000, 200_000_000)) == [(5.0, True), (200.0, True)]
     assert told(limits.goals(5_000_001, 200_000_001)) == [(5.0, False), (200.0, False)]
+
+
+def test_threads_and_tasks_keep_the_throughput_of_one_of_their_kind() -> None:
+    rates = {"one thread": 1000.0, "16 threads": 900.0, "one task": 500.0, "1,000 tasks": 449.0}
+    assert told(load.goals(rates)) == [(0.9, True), (0.898, False)]
+    assert load.goals(rates)[1][0].startswith("of the throughput of one task, 1,000 tasks")
+
+
+def test_more_rules_cost_a_call_little_and_a_reload_pauses_nobody() -> None:
+    assert told(scale.goals([100, 120, 199, 150, 160], 1.0, 1.0)) == [(1.99, True), (1.0, True), (1.0, True)]
+    assert told(scale.goals([100, 200, 110, 110, 110], 1.01, 1.5)) == [(2.0, False), (1.01, False), (1.5, False)]
 
 
 def test_a_report_says_what_was_met_and_what_was_missed() -> None:
