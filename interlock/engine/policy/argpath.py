@@ -72,6 +72,8 @@ def _taken(value: object, step: _Step) -> Iterable[object]:
         if step == _EVERY_ELEMENT:
             return value
         return value[step : step + 1]
+    if isinstance(value, set | frozenset) and step == _EVERY_ELEMENT:
+        return value
     return ()
 
 
