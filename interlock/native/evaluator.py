@@ -8,7 +8,7 @@ Python functions judge it: they mean the same. Where it fails, the action is ref
 from __future__ import annotations
 
 import importlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -165,17 +165,27 @@ def _folded(compiled: _Compiled, event: SensorEvent) -> Outcome:
 
 
 def _judge(compiled: _Compiled, positions: range, event: SensorEvent) -> Iterator[tuple[int, object]]:
-    """The opinions of the rules at some positions, native and Python, in order."""
+    """The opinions of the rules at some positions, native and Python, in order; the native rules are asked once."""
+    said = _opinions(compiled, event, positions.start, positions.stop)
+    if said is NotImplemented:
+        yield from compiled.python(positions, event)
+        return
+    native = deque(said or ())
     for segment in compiled.segments:
-        lo, hi = max(segment.lo, positions.start), min(segment.hi, positions.stop)
-        if lo >= hi:
+        if segment.native:
             continue
-        said = _opinions(compiled, event, lo, hi) if segment.native else NotImplemented
-        if said is NotImplemented:
+        lo, hi = max(segment.lo, positions.start), min(segment.hi, positions.stop)
+        yield from _up_to(lo, native, event)
+        if lo < hi:
             yield from compiled.python(range(lo, hi), event)
-        elif said is not None:
-            for at, opinion in said:
-                yield at, opinion if isinstance(opinion, Decision) else _decision(opinion, event)
+    yield from _up_to(positions.stop, native, event)
+
+
+def _up_to(end: int, native: deque[tuple[int, Any]], event: SensorEvent) -> Iterator[tuple[int, object]]:
+    """Take what native rules before a position say."""
+    while native and native[0][0] < end:
+        at, opinion = native.popleft()
+        yield at, opinion if isinstance(opinion, Decision) else _decision(opinion, event)
 
 
 def _decision(said: tuple[int, str, str | None, str | None, Any], event: SensorEvent) -> Decision:
