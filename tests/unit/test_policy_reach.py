@@ -154,3 +154,9 @@ def test_both_engines_give_up_on_the_same_texts(when: dict[str, Any], monkeypatc
         assert (python.verdict, python.reason, python.policy_id) == (native.verdict, native.reason, native.policy_id)
         gave_up.add(python.policy_id == LIMITS_POLICY_ID)
     assert gave_up == {True, False}
+
+
+def test_a_star_reaches_each_element_of_a_set_as_of_a_list() -> None:
+    for held in ({"a", "b"}, frozenset({"b"}), ["a", "b"], ("b",)):
+        assert fires({"arg": "to[*]", "equals": "b"}, SensorEvent("t", {"to": held}))
+        assert not fires({"arg": "to[*]", "equals": "c"}, SensorEvent("t", {"to": held}))
