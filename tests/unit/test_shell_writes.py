@@ -18,6 +18,10 @@ SHELL_INIT = "persist.shell_init home"
 SSH = "persist.ssh_keys home"
 
 ARCHIVES = [
+    ("tar --dir=/etc -xf a", [SYSTEM]),
+    ("tar xf a --one-top-level=/etc/x", [SYSTEM]),
+    ("python3 -m zipfile -e a.zip /etc", [SYSTEM]),
+    ("python3 -m tarfile -e a.tar /etc", [SYSTEM]),
     ("tar xf a -C /etc", [SYSTEM]),
     ("tar -xzf a.tgz --directory=/etc", [SYSTEM]),
     ("tar czf /etc/x.tgz .", [SYSTEM]),
@@ -56,6 +60,10 @@ ARCHIVES = [
     ("lz4 -d a /etc/x", [SYSTEM]),
 ]
 TREES = [
+    ("git init /etc/x", [SYSTEM]),
+    ("git bundle create /etc/x HEAD", [SYSTEM]),
+    ("git checkout-index -a --prefix=/etc/", [SYSTEM]),
+    ("git -c core.worktree=/etc checkout .", ["fs.write unknown"]),
     ("patch /etc/x", [SYSTEM]),
     ("patch -d /etc -p1 < a", [SYSTEM]),
     ("patch -o /etc/x a b", [SYSTEM]),
@@ -100,6 +108,11 @@ COPIES_FROM_ELSEWHERE = [
     ("tcpdump -w /etc/x", [SYSTEM]),
 ]
 FILES = [
+    ("cp -r .ssh ~", [SSH]),
+    ("mv hooks .git/", [HOOK]),
+    ("mktemp -p /etc", [SYSTEM]),
+    ("fallocate -l 1 /etc/x", [SYSTEM]),
+    ("update-alternatives --install /usr/bin/x x /tmp/x 1", [SYSTEM]),
     ("install -D a /etc/x", [SYSTEM]),
     ("install -m 755 -t /usr/bin a", [SYSTEM]),
     ("ln -f a /etc/x", [SYSTEM]),
@@ -172,6 +185,7 @@ BUILDS = [
     ("poetry export -o /etc/x", [SYSTEM]),
 ]
 EDITORS = [
+    ("vim -es /etc/x -c wq", [SYSTEM]),
     ("sed -i s/a/b/ /etc/x", [SYSTEM]),
     ("sed -n 'w /etc/x' a", [SYSTEM]),
     ("perl -i -pe s/a/b/ /etc/x", [SYSTEM]),

@@ -91,7 +91,8 @@ def arrives(walk: Walk, sources: Sequence[Arg], target: Arg, program: str) -> No
         where = walk.place(Arg(target.text.rstrip("/") + "/" + name, target.glob or arg.glob))
         if name and protected(where.path, glob=where.swept or arg.glob, takes_parents=name in AGENT_FOLDERS):
             walk.emit(Finding("self.protect.config", where.path, where.scope), program)
-        for found in by_place(where.path) if name else ():
+        inside = "" if name == ".git" else "/config"  # `cp -r .ssh ~`; a checkout is moved as one
+        for found in (*by_place(where.path), *by_place(where.path + inside)) if name else ():
             if found not in known:  # `cp x .git/hooks/`, but not `cp x /etc/ssh/y`, which is told already
                 walk.emit(Finding(found, where.path, where.scope), program)
         if arg.text.endswith(("/", "/.", ":")) or arg.glob or UNKNOWN in name:

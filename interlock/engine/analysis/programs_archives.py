@@ -37,7 +37,8 @@ def _extracted(walk: Walk, call: Call, base: Arg, members: Sequence[Arg]) -> Non
 
 _TAR_SHORT: Final = "fbCXTgKNVFLIH"
 _TAR_LONG: Final = (
-    "--file", "--directory", "--cd", "--files-from", "--exclude", "--exclude-from", "--strip-components", "--transform",
+    "--file", "--directory", "--cd", "--dir", "--direc",
+    "--files-from", "--exclude", "--exclude-from", "--strip-components", "--transform",
     "--xform", "--use-compress-program", "--owner", "--group", "--mode", "--mtime", "--listed-incremental",
     "--index-file", "--format", "--blocking-factor", "--newer", "--after-date", "--label", "--starting-file",
     "--add-file", "--suffix", "--checkpoint-action", "--to-command", "--rsh-command", "--record-size",
@@ -65,7 +66,7 @@ def _tar(walk: Walk, call: Call) -> Iterator[Finding]:
         return
     base = _HERE
     for name, value in opts.given:
-        if name in ("-C", "--directory", "--cd"):
+        if name in ("-C", "--directory", "--cd", "--dir", "--direc", "--one-top-level"):
             base = below(base, value)
     archives = [a for n, a in opts.given if n in ("-f", "--file") and a.text != "-"]
     writes = opts.has(*_TAR_WRITES)

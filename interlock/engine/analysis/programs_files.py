@@ -72,7 +72,7 @@ def _ed(walk: Walk, call: Call) -> Iterator[Finding]:
 
 def _vim(walk: Walk, call: Call) -> Iterator[Finding]:
     """vim -c wq FILE: an editor whose commands save what it edits; without any, a person may do so."""
-    opts = split(call.args, "cSsTuUwW", ("--cmd",))
+    opts = split(call.args, "cSTuUwW", ("--cmd",))
     commands = [value.text for name, value in opts.given if name in ("-c", "--cmd")]
     files = [a for a in opts.operands if a.text[:1] != "+"]
     commands += [a.text[1:] for a in opts.operands if a.text[:1] == "+"]

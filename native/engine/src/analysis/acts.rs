@@ -149,8 +149,11 @@ pub fn arrives(walk: &mut Walk, sources: &[Arg], target: &Arg, program: &str) {
         if !name.is_empty() && protected(&place.path, place.swept || arg.glob, settings) {
             walk.emit(at("self.protect.config", &place), program);
         }
+        let within = if name == ".git" { "" } else { "/config" };
+        let mut places = by_place(&place.path);
+        places.extend(by_place(&format!("{}{within}", place.path)));
         let told = |found: &&str| !name.is_empty() && !known.contains(found);
-        for found in by_place(&place.path).into_iter().filter(told) {
+        for found in places.into_iter().filter(told) {
             walk.emit(at(found, &place), program);
         }
         let inside = arg.text.ends_with(['/', ':']) || arg.text.ends_with("/.");

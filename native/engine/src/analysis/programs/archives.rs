@@ -10,11 +10,14 @@ const MAX_MEMBERS: usize = 32;
 const TAR_SHORT: &str = "fbCXTgKNVFLIH";
 #[rustfmt::skip]
 const TAR_LONG: &[&str] = &[
-    "--file", "--directory", "--cd", "--files-from", "--exclude", "--exclude-from", "--strip-components", "--transform",
+    "--file", "--directory", "--cd", "--dir", "--direc",
+    "--files-from", "--exclude", "--exclude-from", "--strip-components", "--transform",
     "--xform", "--use-compress-program", "--owner", "--group", "--mode", "--mtime", "--listed-incremental",
     "--index-file", "--format", "--blocking-factor", "--newer", "--after-date", "--label", "--starting-file",
     "--add-file", "--suffix", "--checkpoint-action", "--to-command", "--rsh-command", "--record-size",
 ];
+#[rustfmt::skip]
+const BASES: &[&str] = &["-C", "--directory", "--cd", "--dir", "--direc", "--one-top-level"];
 #[rustfmt::skip]
 const TAR_WRITES: &[&str] = &[
     "-c", "-r", "-u", "-A", "--create", "--append", "--update", "--catenate", "--concatenate", "--delete",
@@ -105,8 +108,7 @@ fn tar(walk: &mut Walk, call: &Call) {
     if opts.has(&["--help", "--version"]) {
         return;
     }
-    let base = values(&opts, &["-C", "--directory", "--cd"])
-        .fold(here(), |base, folder| below(&base, folder));
+    let base = values(&opts, BASES).fold(here(), |base, folder| below(&base, folder));
     let writes = opts.has(TAR_WRITES);
     for archive in values(&opts, &["-f", "--file"]).filter(|a| a.text != "-") {
         used(walk, call, archive, writes);

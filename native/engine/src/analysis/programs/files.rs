@@ -123,7 +123,7 @@ fn ed(walk: &mut Walk, call: &Call) {
 
 /// vim -c wq FILE: an editor whose commands save what it edits; without any, a person may do so.
 fn vim(walk: &mut Walk, call: &Call) {
-    let opts = split(&call.args, "cSsTuUwW", &["--cmd"], false);
+    let opts = split(&call.args, "cSTuUwW", &["--cmd"], false);
     let given = opts.given().iter();
     let mut commands: Vec<&str> = given
         .filter(|(name, _)| matches!(name.as_str(), "-c" | "--cmd"))
