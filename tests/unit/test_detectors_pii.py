@@ -137,6 +137,11 @@ def test_bad_parameters_are_refused() -> None:
         REGISTRY["pii_redaction"].build({"emails": 1})
 
 
+def test_what_a_label_lays_open_is_masked_too() -> None:
+    text, kinds = redacted_pii("4111111111111111DE89370400440532013000")
+    assert (text, kinds) == ("[REDACTED CREDIT_CARD][REDACTED IBAN]", ["CREDIT_CARD", "IBAN"])
+
+
 @given(st.text(alphabet="0123456789 -ABCDEabc.@", max_size=60))
 def test_masking_is_done_once_and_for_all(text: str) -> None:
     once, _ = redacted_pii(text, emails=True)

@@ -98,6 +98,30 @@ def test_every_form_begins_with_one_of_its_literals_and_compiles() -> None:
         assert form.pattern.pattern
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('password="hunter2abc9":hunter2abc9', 'password="[REDACTED PASSWORD]":[REDACTED PASSWORD]'),
+        ("pw=x1y2z3a4 then x1y2z3a4, again", "pw=[REDACTED PASSWORD] then [REDACTED PASSWORD], again"),
+        ("curl -u me:s3cr3tpw x; echo s3cr3tpw", "curl -u me:[REDACTED PASSWORD] x; echo [REDACTED PASSWORD]"),
+        ("password=abc1.4111x1y2z3`:'|x1y2z3'", "password=[REDACTED PASSWORD]`:'[REDACTED PASSWORD]'"),
+        ("https://me:dev@h.example is for dev", "https://me:[REDACTED PASSWORD]@h.example is for dev"),
+        ("password: 'correct horse', a correct horse", "password: '[REDACTED PASSWORD]', a correct horse"),
+    ],
+)
+def test_a_secret_is_masked_wherever_it_stands_and_a_plain_word_is_not(text: str, expected: str) -> None:
+    assert redacted_secrets(text)[0] == expected
+
+
+def test_each_command_of_curl_has_its_own_user() -> None:
+    text = (
+        "curl -s a | curl -u a:s3cr3tpw b; ls -u b:s3cr3two\n" + "curl " * 40 + "-u c:s3cr3t33 d" + " " * 170 + "-u e:f"
+    )
+    assert redacted_secrets(text)[0] == text.replace("s3cr3tpw", "[REDACTED PASSWORD]").replace(
+        "s3cr3t33", "[REDACTED PASSWORD]"
+    )
+
+
 @given(st.text(alphabet="abc123=:\"' ._-/@sk", max_size=60))
 def test_masking_is_done_once_and_for_all(text: str) -> None:
     once, _ = redacted_secrets(f"password={text}")

@@ -7,6 +7,7 @@ Numbers may be written with spaces or hyphens. Time is linear in the text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -25,9 +26,10 @@ _DIGITS: Final = re.compile(r"(?<!\d)\d{4,19}(?!\d)(?:[ \u00a0\u2009\u202f\u2010
 _DIGIT: Final = re.compile(r"\d\d")
 _GROUP: Final = re.compile(r"\d+")
 _SSN: Final = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])", re.ASCII)
-_IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}(?![A-Za-z0-9])", re.ASCII)
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
-_DOUBLED: Final = {str(d): sum(divmod(2 * d, 10)) for d in range(10)}  # twice a digit, its digits added up
+_TWICE: Final = [sum(divmod(2 * d, 10)) for d in range(10)]  # twice a digit, its digits added up
+_DOUBLED: Final = {str(d): twice for d, twice in enumerate(_TWICE)}
+_SHORTEST: Final = 13  # digits of a card
 _IBAN_LENGTHS: Final = {
     country: size
     for size, countries in {
@@ -51,6 +53,17 @@ _IBAN_LENGTHS: Final = {
     }.items()
     for country in countries.split()
 }
+# one alternative for each length, so that nothing is read that cannot be one
+_IBAN: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    + "|".join(
+        rf"(?:{'|'.join(c for c, s in _IBAN_LENGTHS.items() if s == size)})\d\d(?:[ -]?[A-Z0-9]){{{size - 4}}}"
+        for size in sorted(set(_IBAN_LENGTHS.values()))
+    )
+    + r")(?![A-Za-z0-9])",
+    re.ASCII | re.IGNORECASE,
+)
+_ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
 def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
@@ -62,36 +75,33 @@ def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
         kinds.append(kind)
         return f"[REDACTED {kind}]"
 
+    for _ in range(_ROUNDS):
+        before = len(kinds)
+        text = _redacted(text, put, emails=emails)
+        if len(kinds) == before:
+            break
+    return (text if kinds else given), kinds
+
+
+def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
     if _DIGIT.search(text):
         text = _ibans(text, put)
         text = _DIGITS.sub(lambda m: _cards(m.group(), put), text)
         text = _SSN.sub(lambda m: put("SSN"), text)
     if emails and "@" in text:
         text = _EMAIL.sub(lambda m: put("EMAIL"), text)
-    return (text if kinds else given), kinds
+    return text
 
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:
     out: list[str] = []
     copied = at = 0
     while match := _IBAN.search(text, at):
-        end = _iban_end(match.group())
-        at = match.start() + (end or 4)
-        if end:
+        at = match.start() + 4
+        if _mod97(match.group().replace(" ", "").replace("-", "").upper()) == 1:
             out += [text[copied : match.start()], put("IBAN")]
-            copied = at
+            copied = at = match.end()
     return "".join([*out, text[copied:]])
-
-
-def _iban_end(text: str) -> int | None:
-    """Where the IBAN ends with which a text begins, if it begins with one."""
-    size = _IBAN_LENGTHS.get(text[:2].upper(), 0)
-    plain = ""
-    for end, c in enumerate(text, 1):
-        plain += c if c not in " -" else ""
-        if len(plain) == size:
-            return end if not text[end : end + 1].isalnum() and _mod97(plain.upper()) == 1 else None
-    return None
 
 
 def _mod97(iban: str) -> int:
@@ -101,10 +111,15 @@ def _mod97(iban: str) -> int:
 def _cards(run: str, put: Callable[[str], str]) -> str:
     """A run of digit groups with the cards in it masked; a card begins and ends where a group does."""
     groups = [m.span() for m in _GROUP.finditer(run)]
+    digits = "".join([run[start:end] for start, end in groups])
+    if len(digits) < _SHORTEST:
+        return run
+    ends = list(itertools.accumulate(end - start for start, end in groups))
+    sums = _luhn_sums(digits)
     out: list[str] = []
     copied = first = 0
     while first < len(groups):
-        last = _card_end(run, groups, first)
+        last = _card_end(digits, ends, sums, first)
         if last is None:
             first += 1
             continue
@@ -114,23 +129,35 @@ def _cards(run: str, put: Callable[[str], str]) -> str:
     return "".join([*out, run[copied:]])
 
 
-def _card_end(run: str, groups: list[tuple[int, int]], first: int) -> int | None:
+def _luhn_sums(digits: str) -> tuple[list[int], list[int]]:
+    """For each count of leading digits their sum with every second one doubled: those at odd, at even places."""
+    plain = [int(c) for c in digits]
+    twice = [_TWICE[d] for d in plain]
+    odd, even = plain.copy(), twice.copy()
+    odd[1::2], even[1::2] = twice[1::2], plain[1::2]
+    return list(itertools.accumulate(odd, initial=0)), list(itertools.accumulate(even, initial=0))
+
+
+def _card_end(digits: str, ends: list[int], sums: tuple[list[int], list[int]], first: int) -> int | None:
     """The group with which a card that begins at group `first` ends; the longest wins."""
-    digits, found = "", None
-    for last in range(first, min(first + 6, len(groups))):
-        start, end = groups[last]
-        digits += run[start:end]
-        if len(digits) > 19:
+    begin, found = ends[first - 1] if first else 0, None
+    at = begin
+    for last in range(first, min(first + 6, len(ends))):
+        end = ends[last]
+        if end - begin > 19:
             break
-        if _is_card(digits):
-            found = last
-        if end - start < 4:  # only the last group of a card may be shorter
+        if end - begin >= _SHORTEST:
+            summed = sums[end % 2 == 0]  # of a card's digits the last stands as it is, the one before it is doubled
+            if (summed[end] - summed[begin]) % 10 == 0 and _is_card(digits[begin:end]):
+                found = last
+        if end - at < 4:  # only the last group of a card may be shorter
             break
+        at = end
     return found
 
 
 def _is_card(digits: str) -> bool:
-    if len(digits) < 13 or not digits.isdecimal():
+    if len(digits) < _SHORTEST or not digits.isdecimal():
         return False
     plain = digits if digits.isascii() else "".join(str(int(c)) for c in digits)
     return len(plain) in _lengths(plain) and _luhn(plain)

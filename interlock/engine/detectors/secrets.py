@@ -4,6 +4,9 @@ Two ways to know one: by a form that only a key of one issuer has (a prefix, an 
 of it (`password = "..."`, `X_TOKEN=...`, `Authorization: Bearer ...`, `scheme://user:secret@host`), where the value
 then has to look like one: placeholders, variables and calls are left alone. Every pattern begins with a literal that is
 looked for first, and every repetition is bounded, so that time is linear in the text.
+
+A label can lay open what stood beside a secret, and a secret may stand once more where nothing speaks of it: so what
+was found is masked wherever it stands, and the text is read again until nothing more is found.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ __all__ = ["DETECTORS", "redacted_secrets"]
 
 _ID: Final = "secrets"
 _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {}
-
+_ROUNDS: Final = 8  # readings of a text: each but the last finds what the one before laid open
+_MAX_COPIED: Final = 64  # values of one reading that are looked for elsewhere
+_LEAST_COPIED: Final = 8  # characters of such a value
+Put = Callable[..., str]
 
 _PEM: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{40,20000}"
@@ -36,9 +42,9 @@ _HEADER: Final = re.compile(
     r"((?:authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer|basic|token|bot)?|\bbearer)\s{1,3})([^\s\"',;]{8,3000})",
     re.I,
 )
-_CURL_USER: Final = re.compile(
-    r"(?<=curl)([^\n|;]{0,160}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?)([^\s\"']{3,200})"
-)
+_CURL_USER: Final = re.compile(r"\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?([^\s\"']{3,200})")
+_CURL_REACH: Final = 160  # characters of one command between "curl" and the option that names a user
+_COMMAND_END: Final = re.compile(r"[\n|;]")
 _COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
 # a name that says "secret", then a value: quoted, or up to the next blank
 _NAMED: Final = re.compile(
@@ -70,49 +76,93 @@ _WORDS: Final = frozenset(
 )
 
 
+class _Finds:
+    """What was found: the kinds in their order, and the values that are masked wherever else they stand."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+        self.values: dict[str, str] = {}  # each with its label
+
+    def put(self, kind: str, value: str = "") -> str:
+        """The label of a secret found; `value` where only its place told that it is one."""
+        self.kinds.append(kind)
+        label = f"[REDACTED {kind}]"
+        if len(self.values) < _MAX_COPIED and _stands_out(value):
+            self.values.setdefault(value, label)
+        return label
+
+    def spread(self, text: str) -> str:
+        """The text with each value masked wherever it stands."""
+        for value, label in self.values.items():
+            text = text.replace(value, label)
+        return text
+
+
 def redacted_secrets(text: str) -> tuple[str, list[str]]:
     """The text with every secret found replaced by its label, and the kinds found."""
     kinds: list[str] = []
     given, text = text, visible(text)
+    for _ in range(_ROUNDS):
+        finds = _Finds()
+        text = finds.spread(_redacted(text, finds.put))
+        if not finds.kinds:
+            break
+        kinds += finds.kinds
+    return (text if kinds else given), kinds
 
-    def put(kind: str) -> str:
-        kinds.append(kind)
-        return f"[REDACTED {kind}]"
 
+def _redacted(text: str, put: Put) -> str:
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
     for form in FORMS:
         if any(literal in text for literal in form.literals):
             text = _replaced(text, form, put)
-    text = _named(text, put)
-    return (text if kinds else given), kinds
+    return _named(text, put)
 
 
-def _replaced(text: str, form: Form, put: Callable[[str], str]) -> str:
+def _replaced(text: str, form: Form, put: Put) -> str:
     return form.pattern.sub(lambda m: put(form.kind) if _varied(m.group()) else m.group(), text)
 
 
-def _named(text: str, put: Callable[[str], str]) -> str:
+def _named(text: str, put: Put) -> str:
     """Secrets known by what is said of them."""
     low = text.lower()
     if "://" in text and "@" in text:
-        text = _URL_USER.sub(lambda m: _kept(m, put("PASSWORD") if _is_written_out(m.group(2)) else None), text)
+        text = _URL_USER.sub(lambda m: _kept(m, put, "PASSWORD", _is_written_out(m.group(2))), text)
     if "authorization" in low or "bearer" in low:
-        text = _HEADER.sub(lambda m: _kept(m, put("TOKEN") if _is_random(m.group(2), 2.5) else None), text)
+        text = _HEADER.sub(lambda m: _kept(m, put, "TOKEN", _is_random(m.group(2), 2.5)), text)
     if "curl" in text:
-        text = _CURL_USER.sub(lambda m: _kept(m, put("PASSWORD") if _is_written_out(m.group(2)) else None), text)
+        text = _users_of_curl(text, put)
     if "_gitlab_session=" in text:
-        text = _COOKIE.sub(lambda m: _kept(m, put("TOKEN")), text)
+        text = _COOKIE.sub(lambda m: _kept(m, put, "TOKEN", True), text)
     if any(name in low for name in _NAMES):
         text = _NAMED.sub(lambda m: _assignment(m, put), text)
     return text
 
 
-def _kept(match: re.Match[str], label: str | None) -> str:
-    return match.group() if label is None else match.group(1) + label
+def _kept(match: re.Match[str], put: Put, kind: str, secret: bool) -> str:
+    return match.group(1) + put(kind, match.group(2)) if secret else match.group()
 
 
-def _assignment(match: re.Match[str], put: Callable[[str], str]) -> str:
+def _users_of_curl(text: str, put: Put) -> str:
+    """The password of `curl ... -u NAME:PASSWORD`: each option is read once, however many commands stand before it."""
+    out: list[str] = []
+    copied = 0
+    user, begun = _CURL_USER.search(text), text.find("curl")
+    while user and begun >= 0:
+        if user.start() < begun + 4:
+            user = _CURL_USER.search(text, begun + 4)
+        elif user.start() - begun - 4 > _CURL_REACH or _COMMAND_END.search(text, begun + 4, user.start()):
+            begun = text.find("curl", max(begun + 4, user.start() - _CURL_REACH - 4))
+        else:
+            if _is_written_out(user.group(1)):
+                out += [text[copied : user.start(1)], put("PASSWORD", user.group(1))]
+                copied = user.end()
+            begun = text.find("curl", user.end() - 4)
+    return "".join([*out, text[copied:]])
+
+
+def _assignment(match: re.Match[str], put: Put) -> str:
     head, name, rest, *values = match.groups()
     value = next(v for v in values if v is not None)
     if "[REDACTED" in value or _ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in _SHORT):
@@ -122,8 +172,18 @@ def _assignment(match: re.Match[str], put: Callable[[str], str]) -> str:
     secret = _is_password(value, quoted) if strong else _is_random(value, 3.0 if quoted else 3.2)
     if not secret:
         return match.group()
-    label = put("PASSWORD" if name.lower().startswith(("pass", "pw")) else "SECRET")
+    label = put("PASSWORD" if name.lower().startswith(("pass", "pw")) else "SECRET", value)
     return match.group().replace(value, label, 1) if value not in head else head + label
+
+
+def _stands_out(value: str) -> bool:
+    """True of a value that is nothing else where it stands once more: no word, no number, no part of a label."""
+    return (
+        len(value) >= _LEAST_COPIED
+        and any("0" <= c <= "9" for c in value)
+        and any("a" <= c <= "z" or "A" <= c <= "Z" for c in value)
+        and value not in "[REDACTED INTRA42_SECRET]"
+    )
 
 
 def _is_written_out(value: str) -> bool:

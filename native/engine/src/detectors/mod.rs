@@ -1,7 +1,9 @@
 //! Detectors, one module a family; the same as `interlock/engine/detectors`, mask by mask and reason by reason.
 
+pub mod cards;
 pub mod commands;
 pub mod egress;
+mod finds;
 pub mod hosts;
 pub mod indicator;
 pub mod outgoing;

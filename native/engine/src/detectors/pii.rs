@@ -6,15 +6,13 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json};
 
+use crate::detectors::cards::{cards, is_card, FIRST_WIDE};
 use crate::detectors::walk::{visible, Found};
-use crate::rx::{Flags, Rx};
+use crate::rx::Rx;
 use crate::value::Value;
 
-const ASCII: Flags = Flags {
-    ascii: true,
-    fold: false,
-    dotall: false,
-};
+const ROUNDS: usize = 8; // readings of a text: each but the last finds what a label of the one before laid open
+const SSN: usize = 11; // characters
 /// Country codes by the length of their IBANs.
 const IBANS: [(usize, &str); 17] = [
     (15, "NO"),
@@ -36,24 +34,20 @@ const IBANS: [(usize, &str); 17] = [
     (32, "LC"),
 ];
 
-static DIGITS: LazyLock<Rx> = LazyLock::new(|| {
-    Rx::new(
-        r"(?<!\d)\d{4,19}(?!\d)(?:[ \u00a0\u2009\u202f\u2010-\u2015-]{1,2}\d{1,19}(?!\d)){0,400}",
-    )
-});
-static TWO_DIGITS: LazyLock<Rx> = LazyLock::new(|| Rx::new(r"\d\d"));
-static GROUP: LazyLock<Rx> = LazyLock::new(|| Rx::new(r"\d+"));
-static SSN: LazyLock<Rx> = LazyLock::new(|| {
-    Rx::with(
-        r"(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])",
-        ASCII,
-    )
-});
-static IBAN: LazyLock<Rx> = LazyLock::new(|| {
-    Rx::with(
-        r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}(?![A-Za-z0-9])",
-        ASCII,
-    )
+/// The lengths of IBANs by country, at 26 times the first letter plus the second.
+static IBAN_SIZES: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let mut sizes = vec![0; 26 * 26];
+    for (size, countries) in IBANS {
+        for country in countries.split(' ') {
+            let at = country
+                .bytes()
+                .fold(0, |at, b| 26 * at + usize::from(b - b'A'));
+            if let Some(held) = sizes.get_mut(at) {
+                *held = size;
+            }
+        }
+    }
+    sizes
 });
 static EMAIL: LazyLock<Rx> = LazyLock::new(|| {
     Rx::new(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
@@ -87,15 +81,19 @@ pub fn mask(value: &Value<'_>, emails: bool) -> Option<Found> {
 fn redacted(given: &str, emails: bool) -> Option<Found> {
     let mut kinds: Vec<&'static str> = Vec::new();
     let mut text: Cow<'_, str> = visible(given);
-    if TWO_DIGITS.is_in(&text) {
-        text = ibans(&text, &mut kinds).into();
-        text = DIGITS
-            .replaced(&text, |run| cards(run.whole(), &mut kinds))
-            .into();
-        text = SSN.replaced(&text, |_| put("SSN", &mut kinds)).into();
-    }
-    if emails && text.contains('@') {
-        text = EMAIL.replaced(&text, |_| put("EMAIL", &mut kinds)).into();
+    for _ in 0..ROUNDS {
+        let before = kinds.len();
+        if text.bytes().any(|b| b.is_ascii_digit() || b >= FIRST_WIDE) {
+            text = replaced(text, "IBAN", &mut kinds, iban_from);
+            text = cards(text, &mut || put("CREDIT_CARD", &mut kinds));
+            text = replaced(text, "SSN", &mut kinds, ssn_from);
+        }
+        if emails && text.contains('@') {
+            text = EMAIL.replaced(text, |_| put("EMAIL", &mut kinds));
+        }
+        if kinds.len() == before {
+            break;
+        }
     }
     let mut names: Vec<&str> = Vec::new();
     for kind in kinds {
@@ -111,149 +109,114 @@ fn put(kind: &'static str, kinds: &mut Vec<&'static str>) -> String {
     format!("[REDACTED {kind}]")
 }
 
-fn ibans(text: &str, kinds: &mut Vec<&'static str>) -> String {
+/// Finds the next number from a position on: where it begins and ends.
+type Next = fn(&[u8], usize) -> Option<(usize, usize)>;
+
+/// The text with its numbers of a kind masked; `next` finds the one after a position.
+fn replaced<'t>(
+    text: Cow<'t, str>,
+    kind: &'static str,
+    kinds: &mut Vec<&'static str>,
+    next: Next,
+) -> Cow<'t, str> {
     let mut out = String::new();
-    let (mut copied, mut at) = (0, 0);
-    while let Some(found) = IBAN.find_from(text, at) {
-        let end = iban_end(found.whole());
-        at = found.start() + end.unwrap_or(4);
-        if end.is_some() {
-            out.push_str(text.get(copied..found.start()).unwrap_or(""));
-            out.push_str(&put("IBAN", kinds));
-            copied = at;
-        }
+    let mut copied = 0;
+    while let Some((start, end)) = next(text.as_bytes(), copied) {
+        out.push_str(text.get(copied..start).unwrap_or(""));
+        out.push_str(&put(kind, kinds));
+        copied = end;
+    }
+    if copied == 0 {
+        return text;
     }
     out.push_str(text.get(copied..).unwrap_or(""));
-    out
+    out.into()
 }
 
-/// Where the IBAN ends with which a text begins, if it begins with one. The text is ASCII.
-fn iban_end(text: &str) -> Option<usize> {
-    let country = text.get(..2)?.to_ascii_uppercase();
-    let of = |(_, countries): &&(usize, &str)| countries.split(' ').any(|code| code == country);
-    let size = IBANS.iter().find(of)?.0;
-    let mut plain = String::new();
-    for (at, c) in text.char_indices() {
-        if c != ' ' && c != '-' {
-            plain.push(c.to_ascii_uppercase());
+fn is_word(before: Option<&u8>) -> bool {
+    before.is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+/// The next social security number: `(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])`.
+fn ssn_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut windows = text.get(from..)?.windows(SSN).enumerate();
+    let found = windows.find(|(ahead, window)| {
+        let at = from + ahead;
+        is_ssn(window)
+            && !is_word(at.checked_sub(1).and_then(|before| text.get(before)))
+            && !is_word(text.get(at + SSN))
+    });
+    found.map(|(ahead, _)| (from + ahead, from + ahead + SSN))
+}
+
+fn is_ssn(window: &[u8]) -> bool {
+    let [area @ .., sign, tens, ones, again, n1, n2, n3, n4] = window else {
+        return false;
+    };
+    let (group, serial) = ([*tens, *ones], [*n1, *n2, *n3, *n4]);
+    sign == again
+        && matches!(sign, b'-' | b' ')
+        && area
+            .iter()
+            .chain(&group)
+            .chain(&serial)
+            .all(u8::is_ascii_digit)
+        && !matches!(area, b"000" | b"666" | [b'9', ..])
+        && group != *b"00"
+        && serial != *b"0000"
+}
+
+/// The next IBAN: it begins and ends where a word does, and has its country's length.
+fn iban_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut windows = text.get(from..)?.windows(4).enumerate();
+    windows.find_map(|(ahead, window)| {
+        let [a, b, c, d] = window else {
+            return None;
+        };
+        let start = from + ahead;
+        let is_start = c.is_ascii_digit()
+            && d.is_ascii_digit()
+            && a.is_ascii_alphabetic()
+            && b.is_ascii_alphabetic();
+        if !is_start {
+            return None;
         }
-        if plain.len() == size {
-            let goes_on = text
-                .get(at + 1..)?
-                .starts_with(|c: char| c.is_ascii_alphanumeric());
-            return (!goes_on && mod97(&plain) == Some(1)).then_some(at + 1);
+        let before = start.checked_sub(1).and_then(|before| text.get(before));
+        if before.is_some_and(u8::is_ascii_alphanumeric) {
+            return None;
         }
+        iban_end(text.get(start..)?).map(|end| (start, start + end))
+    })
+}
+
+/// Where the IBAN ends with which a text begins, if it begins with one.
+fn iban_end(text: &[u8]) -> Option<usize> {
+    let (country, _) = text.split_at_checked(2)?;
+    let at = country.iter().fold(0, |at, b| {
+        26 * at + usize::from(b.to_ascii_uppercase() - b'A')
+    });
+    let size = *IBAN_SIZES.get(at).filter(|size| **size > 0)?;
+    let mut plain = [0u8; 34];
+    let mut at = 0;
+    for (count, held) in plain.iter_mut().take(size).enumerate() {
+        if count >= 4 && matches!(text.get(at), Some(b' ' | b'-')) {
+            at += 1;
+        }
+        *held = *text.get(at).filter(|b| b.is_ascii_alphanumeric())?;
+        at += 1;
     }
-    None
+    let goes_on = text.get(at).is_some_and(u8::is_ascii_alphanumeric);
+    (!goes_on && mod97(plain.get(..size)?) == Some(1)).then_some(at)
 }
 
-fn mod97(iban: &str) -> Option<u32> {
-    let (head, rest) = (iban.get(..4)?, iban.get(4..)?);
+fn mod97(iban: &[u8]) -> Option<u32> {
+    let (head, rest) = iban.split_at_checked(4)?;
     let mut left = 0;
-    for c in rest.chars().chain(head.chars()) {
-        let value = c.to_digit(36)?;
+    for c in rest.iter().chain(head) {
+        let value = char::from(*c).to_digit(36)?;
         left = (left * if value > 9 { 100 } else { 10 } + value) % 97;
     }
     Some(left)
-}
-
-/// A run of digit groups with the cards in it masked; a card begins and ends where a group does.
-fn cards(run: &str, kinds: &mut Vec<&'static str>) -> String {
-    let groups: Vec<(usize, usize)> = GROUP
-        .all(run)
-        .map(|group| (group.start(), group.end()))
-        .collect();
-    let mut out = String::new();
-    let (mut copied, mut first) = (0, 0);
-    while let Some((start, _)) = groups.get(first) {
-        match card_end(run, groups.get(first..).unwrap_or_default()) {
-            None => first += 1,
-            Some((count, end)) => {
-                out.push_str(run.get(copied..*start).unwrap_or(""));
-                out.push_str(&put("CREDIT_CARD", kinds));
-                copied = end;
-                first += count;
-            }
-        }
-    }
-    out.push_str(run.get(copied..).unwrap_or(""));
-    out
-}
-
-/// How many groups make up the card that begins with the first, and where it ends; the longest wins.
-fn card_end(run: &str, groups: &[(usize, usize)]) -> Option<(usize, usize)> {
-    let mut digits = String::new();
-    let mut found = None;
-    for (count, (start, end)) in groups.iter().take(6).enumerate() {
-        let group = run.get(*start..*end)?;
-        digits.push_str(group);
-        if digits.chars().count() > 19 {
-            break;
-        }
-        if is_card(&digits) {
-            found = Some((count + 1, *end));
-        }
-        if group.chars().count() < 4 {
-            break; // only the last group of a card may be shorter
-        }
-    }
-    found
-}
-
-fn is_card(digits: &str) -> bool {
-    if digits.chars().count() < 13 {
-        return false;
-    }
-    let plain: Option<Vec<u32>> = digits.chars().map(value_of).collect();
-    plain.is_some_and(|plain| has_length(&plain) && luhn(&plain))
-}
-
-/// The value of a decimal digit of any script: they stand in runs of ten that begin with zero.
-fn value_of(c: char) -> Option<u32> {
-    if let Some(value) = c.to_digit(10) {
-        return Some(value);
-    }
-    let code = u32::from(c);
-    let spans = DECIMALS
-        .iter()
-        .find(|(low, high)| (*low..=*high).contains(&code));
-    spans.map(|(low, _)| (code - low) % 10)
-}
-
-static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
-    crate::rx::sets::Set::class('d', false)
-        .map(|set| set.all_spans())
-        .unwrap_or_default()
-});
-
-/// Whether a number has a length of the brand that its prefix belongs to.
-fn has_length(plain: &[u32]) -> bool {
-    let size = plain.len();
-    let start = |count: usize| {
-        plain
-            .iter()
-            .take(count)
-            .fold(0, |all, digit| all * 10 + digit)
-    };
-    let (two, three, four) = (start(2), start(3), start(4));
-    match () {
-        () if start(1) == 4 => matches!(size, 13 | 16 | 19), // Visa
-        () if (51..=55).contains(&two) || (2221..=2720).contains(&four) => size == 16, // Mastercard
-        () if two == 34 || two == 37 => size == 15,          // American Express
-        () if four == 6011 || (644..=649).contains(&three) || two == 65 => matches!(size, 16 | 19), // Discover
-        () if (300..=305).contains(&three) || matches!(two, 36 | 38 | 39) => {
-            matches!(size, 14 | 16)
-        } // Diners Club
-        () if (3528..=3589).contains(&four) => matches!(size, 16 | 19), // JCB
-        () => two == 62 && (16..=19).contains(&size),                   // UnionPay
-    }
-}
-
-fn luhn(plain: &[u32]) -> bool {
-    let doubled = |digit: &u32| (2 * digit) / 10 + (2 * digit) % 10;
-    let odd: u32 = plain.iter().rev().step_by(2).sum();
-    let even: u32 = plain.iter().rev().skip(1).step_by(2).map(doubled).sum();
-    (odd + even) % 10 == 0
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memmem;
 
+use crate::detectors::finds::Kinds;
 use crate::detectors::walk::{visible, Found};
 use crate::rx::sets::{is_alpha, is_digit};
 use crate::rx::{Flags, Found as Match, Rx};
@@ -14,6 +16,10 @@ use crate::value::Value;
 
 const FORMS: &str = include_str!("forms.txt");
 const LEAST: usize = 6; // characters of a text that is looked at
+const ROUNDS: usize = 8; // readings of a text: each but the last finds what the one before laid open
+const CURL: &str = "curl";
+const CURL_REACH: usize = 160; // characters of one command between "curl" and the option that names a user
+const NAME_REACH: usize = 41; // the longest name and what may follow it
 const FOLD: Flags = Flags {
     fold: true,
     ascii: false,
@@ -46,9 +52,7 @@ static HEADER: Pattern = LazyLock::new(|| {
     )
 });
 static CURL_USER: Pattern = LazyLock::new(|| {
-    Rx::new(
-        r#"(?<=curl)([^\n|;]{0,160}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?)([^\s\"']{3,200})"#,
-    )
+    Rx::new(r#"\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?([^\s\"']{3,200})"#)
 });
 static COOKIE: Pattern = LazyLock::new(|| Rx::new(r"(_gitlab_session=)([a-f0-9]{32})"));
 static NAMED: Pattern = LazyLock::new(|| {
@@ -120,7 +124,8 @@ fn literals() -> (Option<AhoCorasick>, Vec<usize>) {
     let rows = ISSUERS.iter().enumerate();
     let pairs = rows.flat_map(|(at, form)| form.literals.split(' ').map(move |text| (text, at)));
     let (texts, forms): (Vec<&str>, Vec<usize>) = pairs.unzip();
-    (AhoCorasick::new(texts).ok(), forms)
+    let kind = Some(AhoCorasickKind::DFA); // quick however often a literal is there
+    (AhoCorasick::builder().kind(kind).build(texts).ok(), forms)
 }
 
 /// What replaces a text, where a secret was found in it.
@@ -131,32 +136,31 @@ pub fn mask(value: &Value<'_>) -> Option<Found> {
         .filter(|text| text.chars().nth(LEAST - 1).is_some())?;
     let mut kinds = Kinds::default();
     let mut text = visible(given);
+    for _ in 0..ROUNDS {
+        let before = kinds.count;
+        text = redacted(text, &mut kinds);
+        if kinds.count == before {
+            break;
+        }
+        text = kinds.spread(text.into_owned()).into();
+    }
+    (kinds.count > 0).then(|| (text.into_owned(), kinds.names.join(", ")))
+}
+
+/// One reading of a text.
+fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+    let mut text = given;
     if text.contains("PRIVATE KEY") {
-        text = PEM.replaced(&text, |_| kinds.put("PRIVATE_KEY")).into();
+        text = PEM.replaced(text, |_| kinds.put("PRIVATE_KEY", ""));
     }
     for at in forms_in(&text) {
         if let Some(form) = ISSUERS.get(at) {
             text = form
                 .pattern
-                .replaced(&text, |found| issued(found, form.kind, &mut kinds))
-                .into();
+                .replaced(text, |found| issued(found, form.kind, kinds));
         }
     }
-    text = named(text, &mut kinds);
-    (!kinds.0.is_empty()).then(|| (text.into_owned(), kinds.0.join(", ")))
-}
-
-/// The kinds found, each once, in the order in which they were found.
-#[derive(Default)]
-struct Kinds(Vec<&'static str>);
-
-impl Kinds {
-    fn put(&mut self, kind: &'static str) -> String {
-        if !self.0.contains(&kind) {
-            self.0.push(kind);
-        }
-        format!("[REDACTED {kind}]")
-    }
+    named(text, kinds)
 }
 
 /// The forms of which a literal is there. No label holds one of which a match could begin, so that the text as it
@@ -166,18 +170,22 @@ fn forms_in(text: &str) -> Vec<usize> {
     let Some(automaton) = automaton else {
         return (0..ISSUERS.len()).collect();
     };
-    let found = automaton.find_overlapping_iter(text);
-    let mut places: Vec<usize> = found
-        .filter_map(|hit| forms.get(hit.pattern().as_usize()).copied())
-        .collect();
-    places.sort_unstable();
-    places.dedup();
+    let mut seen = vec![false; ISSUERS.len()];
+    for hit in automaton.find_overlapping_iter(text) {
+        let at = forms.get(hit.pattern().as_usize());
+        if let Some(known) = at.and_then(|at| seen.get_mut(*at)) {
+            *known = true;
+        }
+    }
+    let places = seen.iter().enumerate();
     places
+        .filter_map(|(at, known)| known.then_some(at))
+        .collect()
 }
 
 fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> String {
     if is_varied(found.whole()) {
-        kinds.put(kind)
+        kinds.put(kind, "")
     } else {
         found.whole().to_owned()
     }
@@ -188,30 +196,93 @@ fn named<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
     let low = given.to_lowercase();
     let mut text = given;
     if text.contains("://") && text.contains('@') {
-        text = URL_USER
-            .replaced(&text, |m| kept(m, is_written_out, "PASSWORD", kinds))
-            .into();
+        text = URL_USER.replaced(text, |m| kept(m, is_written_out, "PASSWORD", kinds));
     }
     if low.contains("authorization") || low.contains("bearer") {
         let random = |value: &str| is_random(value, 2.5);
-        text = HEADER
-            .replaced(&text, |m| kept(m, random, "TOKEN", kinds))
-            .into();
+        text = HEADER.replaced(text, |m| kept(m, random, "TOKEN", kinds));
     }
-    if text.contains("curl") {
-        text = CURL_USER
-            .replaced(&text, |m| kept(m, is_written_out, "PASSWORD", kinds))
-            .into();
+    if text.contains(CURL) {
+        text = users_of_curl(&text, kinds).into();
     }
     if text.contains("_gitlab_session=") {
-        text = COOKIE
-            .replaced(&text, |m| kept(m, |_| true, "TOKEN", kinds))
-            .into();
+        text = COOKIE.replaced(text, |m| kept(m, |_| true, "TOKEN", kinds));
     }
     if NAMES.iter().any(|name| low.contains(name)) {
-        text = NAMED.replaced(&text, |m| assignment(m, kinds)).into();
+        text = NAMED.replaced_where(text, may_be_named, |m| assignment(m, kinds));
     }
     text
+}
+
+/// Whether a text can begin with a name and what stands between it and a value: what `NAMED` needs, read at a glance.
+fn may_be_named(text: &[u8]) -> bool {
+    let (mut rest, mut blanks) = (text, 0);
+    let mut skip = |most: usize, of: fn(&u8) -> bool| {
+        let count = rest.iter().take(most + 1).take_while(|b| of(b)).count();
+        rest = rest.get(count..).unwrap_or_default();
+        (count, rest.first().copied())
+    };
+    let of_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    let of_end = |b: &u8| matches!(b, b'"' | b'\'' | b'`' | b')' | b']');
+    let of_blank = |b: &u8| matches!(b, b'\t'..=b'\r' | 0x1c..=b' ');
+    for (most, of) in [
+        (NAME_REACH, of_name as fn(&u8) -> bool),
+        (3, of_end),
+        (5, of_blank),
+    ] {
+        let (count, next) = skip(most, of);
+        match next {
+            None => return false,
+            Some(wide) if wide >= 128 => return true,
+            Some(_) if count > most => return false,
+            Some(_) => blanks = count,
+        }
+    }
+    match rest.first() {
+        Some(b':' | b'=' | b',' | b'|') => blanks <= 4,
+        Some(b'"' | b'\'') => blanks > 0,
+        _ => false,
+    }
+}
+
+/// The password of `curl ... -u NAME:PASSWORD`: each option is read once, however many commands stand before it.
+fn users_of_curl(text: &str, kinds: &mut Kinds) -> String {
+    let curl = |from: usize| {
+        let found = memmem::find(text.as_bytes().get(from..)?, CURL.as_bytes())?;
+        Some(from + found)
+    };
+    let mut out = String::new();
+    let mut copied = 0;
+    let (mut user, mut begun) = (CURL_USER.find_from(text, 0), curl(0));
+    while let (Some(found), Some(start)) = (&user, begun) {
+        let after = start + CURL.len();
+        if found.start() < after {
+            user = CURL_USER.find_from(text, after);
+            continue;
+        }
+        if !is_one_command(text.get(after..found.start()).unwrap_or("")) {
+            let reach = (4 * CURL_REACH) + CURL.len();
+            begun = curl(after.max(found.start().saturating_sub(reach)));
+            continue;
+        }
+        let value = found.group(1).unwrap_or("");
+        if is_written_out(value) {
+            let label = kinds.put("PASSWORD", value);
+            out.push_str(text.get(copied..found.end() - value.len()).unwrap_or(""));
+            out.push_str(&label);
+            copied = found.end();
+        }
+        begun = curl(found.end() - CURL.len());
+    }
+    out.push_str(text.get(copied..).unwrap_or(""));
+    out
+}
+
+/// Whether what stands between `curl` and an option is one command's.
+fn is_one_command(between: &str) -> bool {
+    between.len() <= 4 * CURL_REACH
+        && !between.contains(['\n', '|', ';'])
+        && between.chars().count() <= CURL_REACH
 }
 
 fn kept(
@@ -220,10 +291,13 @@ fn kept(
     kind: &'static str,
     kinds: &mut Kinds,
 ) -> String {
-    if !found.group(2).is_some_and(is_secret) {
-        return found.whole().to_owned();
+    match found.group(2) {
+        Some(value) if is_secret(value) => {
+            let label = kinds.put(kind, value);
+            format!("{}{label}", found.group(1).unwrap_or(""))
+        }
+        _ => found.whole().to_owned(),
     }
-    format!("{}{}", found.group(1).unwrap_or(""), kinds.put(kind))
 }
 
 fn assignment(found: &Match<'_>, kinds: &mut Kinds) -> String {
@@ -244,11 +318,12 @@ fn assignment(found: &Match<'_>, kinds: &mut Kinds) -> String {
     if !secret {
         return found.whole().to_owned();
     }
-    let label = kinds.put(if begins(&["pass", "pw"]) {
+    let kind = if begins(&["pass", "pw"]) {
         "PASSWORD"
     } else {
         "SECRET"
-    });
+    };
+    let label = kinds.put(kind, value);
     if head.contains(value) {
         format!("{head}{label}")
     } else {
@@ -266,7 +341,7 @@ fn is_written_out(value: &str) -> bool {
 
 /// True of what may be a password: written out, and neither a word, a type nor a name in code.
 fn is_password(value: &str, quoted: bool) -> bool {
-    if !is_written_out(value) || counted(value).len() < 4 {
+    if !is_written_out(value) || !has_four(value) {
         return false;
     }
     let size = value.chars().count();
@@ -291,6 +366,20 @@ fn is_varied(key: &str) -> bool {
     let start = key.char_indices().rev().take(24).last();
     let end = start.and_then(|(at, _)| key.get(at..)).unwrap_or("");
     entropy(end) >= 2.2 && !PLACEHOLDER.is_in(key)
+}
+
+/// Whether a text has four different characters.
+fn has_four(text: &str) -> bool {
+    let mut seen: Vec<char> = Vec::new();
+    for c in text.chars() {
+        if !seen.contains(&c) {
+            seen.push(c);
+        }
+        if seen.len() == 4 {
+            return true;
+        }
+    }
+    false
 }
 
 /// How often each character stands in a text, in the order in which they come first.

@@ -70,14 +70,14 @@ static PHRASES: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Characters that nobody sees and that carry text or reorder it.
 #[must_use]
 pub fn hides(text: &str) -> bool {
-    !text.is_ascii() && HIDDEN.is_in(&FLAG.replaced(text, |_| String::new()))
+    !text.is_ascii() && HIDDEN.is_in(&FLAG.replaced(text.into(), |_| String::new()))
 }
 
 /// Control sequences that a terminal would obey, beyond colours.
 #[must_use]
 pub fn escapes(text: &str) -> bool {
     let may = |c: char| matches!(c, '\u{1b}' | '\u{9b}' | '\u{9d}' | '\u{90}');
-    text.contains(may) && ESCAPE.is_in(&COLOUR.replaced(text, |_| String::new()))
+    text.contains(may) && ESCAPE.is_in(&COLOUR.replaced(text.into(), |_| String::new()))
 }
 
 /// Marks that separate roles in a model's prompt.

@@ -4,12 +4,22 @@
 //! backtracks as `re` does; a detector's pattern is bounded by construction (no repetition without a bound that
 //! another could take over). Policies' own patterns never come here: they are linear (`crate::pattern`).
 
+mod ahead;
 pub mod parse;
 pub mod program;
+mod run;
 pub mod sets;
 
-use parse::{parse, Place};
-use program::{first_bytes, Program, Step};
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use memchr::memmem;
+use regex::Regex;
+
+use ahead::{after, begin, whole};
+use parse::parse;
+use program::{first_bytes, Program};
+use run::Run;
 use sets::Set;
 
 pub use parse::Flags;
@@ -21,6 +31,32 @@ pub struct Rx {
     slots: usize,
     first: Option<Vec<bool>>,
     words: Set,
+    after: Option<String>,
+    begin: Automaton,
+    whole: Automaton,
+}
+
+/// A pattern for the linear engine, compiled when it is first asked for.
+#[derive(Clone, Debug, Default)]
+struct Automaton {
+    source: Option<String>,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Automaton {
+    fn of(source: Option<String>) -> Self {
+        Self {
+            source,
+            compiled: OnceLock::new(),
+        }
+    }
+
+    fn get(&self) -> Option<&Regex> {
+        let source = self.source.as_deref()?;
+        self.compiled
+            .get_or_init(|| Regex::new(source).ok())
+            .as_ref()
+    }
 }
 
 /// One match.
@@ -72,62 +108,94 @@ impl Rx {
     /// Compile a pattern with flags.
     #[must_use]
     pub fn with(pattern: &str, flags: Flags) -> Self {
-        let compiled = parse(pattern, flags)
-            .and_then(|(node, groups)| Some((Program::new(&node)?, groups, first_bytes(&node))));
+        let parsed = parse(pattern, flags);
+        let compiled = parsed
+            .as_ref()
+            .and_then(|(node, groups)| Some((Program::new(node)?, *groups, first_bytes(node))));
         debug_assert!(compiled.is_some(), "a pattern does not compile: {pattern}");
         let (program, groups, first) = compiled.unwrap_or_default();
         let words = Set::class('w', flags.ascii).unwrap_or_default();
+        let node = parsed.as_ref().map(|(node, _)| node);
         Self {
             program,
             slots: 2 * groups + 2,
             first,
             words,
+            after: node.and_then(after),
+            begin: Automaton::of(node.and_then(begin)),
+            whole: Automaton::of(node.and_then(whole)),
         }
     }
 
     /// The leftmost match from a position on.
     #[must_use]
     pub fn find_from<'t>(&self, text: &'t str, from: usize) -> Option<Found<'t>> {
-        let bytes = text.as_bytes();
-        let mut at = from;
-        while at <= bytes.len() {
-            if let Some(first) = &self.first {
-                let ahead = bytes.get(at..)?;
-                at += ahead
-                    .iter()
-                    .position(|byte| first.get(usize::from(*byte)) == Some(&true))?;
-            }
-            if text.is_char_boundary(at) {
-                if let Some(found) = self.match_at(text, at) {
-                    return Some(found);
+        self.find_where(text, from, |_| true)
+    }
+
+    /// The leftmost match from a position on, of those that begin where `may` says of the rest that one can.
+    pub fn find_where<'t>(
+        &self,
+        text: &'t str,
+        from: usize,
+        may: impl Fn(&[u8]) -> bool,
+    ) -> Option<Found<'t>> {
+        let mut run = Run::new(self, text);
+        let mut at = self.candidate(text, from)?;
+        loop {
+            if may(text.as_bytes().get(at..)?) {
+                if let Some(end) = run.begin(at) {
+                    return Some(run.found(at, end));
                 }
             }
+            at = self.candidate(text, at + 1)?;
+        }
+    }
+
+    /// The next place where a match could begin.
+    fn candidate(&self, text: &str, from: usize) -> Option<usize> {
+        let bytes = text.as_bytes();
+        let mut at = from;
+        while at <= bytes.len() && !text.is_char_boundary(at) {
             at += 1;
         }
-        None
+        if let Some(before) = &self.after {
+            let back = at.saturating_sub(before.len());
+            let found = memmem::find(bytes.get(back..)?, before.as_bytes())?;
+            return Some(back + found + before.len());
+        }
+        if let Some(begin) = self.begin.get() {
+            let within = at <= bytes.len();
+            return within
+                .then(|| begin.find_at(text, at))
+                .flatten()
+                .map(|m| m.start());
+        }
+        let Some(first) = &self.first else {
+            return (at <= bytes.len()).then_some(at);
+        };
+        let mut rest = bytes.get(at..)?.iter().enumerate();
+        rest.find(|(ahead, byte)| {
+            first.get(usize::from(**byte)) == Some(&true) && text.is_char_boundary(at + ahead)
+        })
+        .map(|(ahead, _)| at + ahead)
     }
 
     /// The match that begins at a position, as `re`'s `match`.
     #[must_use]
     pub fn match_at<'t>(&self, text: &'t str, at: usize) -> Option<Found<'t>> {
-        let mut run = Run {
-            rx: self,
-            text,
-            slots: vec![UNSET; self.slots],
-            waiting: Vec::new(),
-        };
-        let end = run.from(0, at)?;
-        let mut slots = run.slots;
-        if let Some([whole_start, whole_end]) = slots.get_mut(..2) {
-            (*whole_start, *whole_end) = (at, end);
-        }
-        Some(Found { text, slots })
+        let mut run = Run::new(self, text);
+        let end = run.begin(at)?;
+        Some(run.found(at, end))
     }
 
     /// Whether the text holds a match.
     #[must_use]
     pub fn is_in(&self, text: &str) -> bool {
-        self.find_from(text, 0).is_some()
+        match self.whole.get() {
+            Some(whole) => whole.is_match(text),
+            None => self.find_from(text, 0).is_some(),
+        }
     }
 
     /// Whether the text begins with a match.
@@ -150,228 +218,35 @@ impl Rx {
         })
     }
 
-    /// The text with each match replaced, as `re`'s `sub`.
-    pub fn replaced(&self, text: &str, mut with: impl FnMut(&Found<'_>) -> String) -> String {
+    /// The text with each match replaced, as `re`'s `sub`; the text itself where there is none.
+    pub fn replaced<'t>(
+        &self,
+        text: Cow<'t, str>,
+        with: impl FnMut(&Found<'_>) -> String,
+    ) -> Cow<'t, str> {
+        self.replaced_where(text, |_| true, with)
+    }
+
+    /// The same, of the matches that begin where `may` says of the rest that one can begin.
+    pub fn replaced_where<'t>(
+        &self,
+        text: Cow<'t, str>,
+        may: impl Fn(&[u8]) -> bool,
+        mut with: impl FnMut(&Found<'_>) -> String,
+    ) -> Cow<'t, str> {
         let mut out = String::new();
-        let mut copied = 0;
-        for found in self.all(text) {
+        let (mut copied, mut at) = (0, 0);
+        while let Some(found) = self.find_where(&text, at, &may) {
             out.push_str(text.get(copied..found.start()).unwrap_or(""));
             out.push_str(&with(&found));
             copied = found.end();
+            at = copied.max(found.start() + 1); // none of our patterns matches the empty text
+        }
+        if at == 0 {
+            return text;
         }
         out.push_str(text.get(copied..).unwrap_or(""));
-        out
-    }
-}
-
-/// What is tried next where the present way leads nowhere.
-enum Other {
-    /// Another branch.
-    Way { step: usize, at: usize },
-    /// One character less, down to `low`.
-    Less { step: usize, low: usize, at: usize },
-    /// One character more of a set.
-    More {
-        step: usize,
-        set: usize,
-        left: usize,
-        at: usize,
-    },
-    /// The old value of a slot.
-    Slot { slot: usize, old: usize },
-}
-
-struct Run<'r, 't> {
-    rx: &'r Rx,
-    text: &'t str,
-    slots: Vec<usize>,
-    waiting: Vec<Other>,
-}
-
-impl Run<'_, '_> {
-    /// Run from a step and a position; the position where the match ends. Nested only as deep as looks are.
-    fn from(&mut self, step: usize, at: usize) -> Option<usize> {
-        let base = self.waiting.len();
-        let (mut step, mut at) = (step, at);
-        loop {
-            if matches!(self.rx.program.steps.get(step), Some(Step::Match) | None) {
-                self.waiting.truncate(base);
-                return Some(at);
-            }
-            (step, at) = match self.advance(step, at) {
-                Some(next) => next,
-                None => self.other(base)?,
-            };
-        }
-    }
-
-    fn advance(&mut self, step: usize, at: usize) -> Option<(usize, usize)> {
-        match self.rx.program.steps.get(step)? {
-            Step::One(set) => Some((step + 1, self.read(*set, at)?)),
-            Step::Many {
-                set,
-                least,
-                most,
-                greedy,
-            } => self.many(step, *set, (*least, *most), *greedy, at),
-            Step::Split(one, other) => {
-                self.waiting.push(Other::Way { step: *other, at });
-                Some((*one, at))
-            }
-            Step::Jump(to) => Some((*to, at)),
-            Step::Keep(slot) => {
-                let held = self.slots.get_mut(*slot)?;
-                self.waiting.push(Other::Slot {
-                    slot: *slot,
-                    old: *held,
-                });
-                *held = at;
-                Some((step + 1, at))
-            }
-            Step::Again(number) => {
-                let (start, end) = (
-                    *self.slots.get(2 * number)?,
-                    *self.slots.get(2 * number + 1)?,
-                );
-                let again = self.text.get(start..end)?;
-                self.text
-                    .get(at..)?
-                    .starts_with(again)
-                    .then(|| (step + 1, at + again.len()))
-            }
-            Step::At(place) => self.is_at(*place, at).then_some((step + 1, at)),
-            Step::Look {
-                end,
-                back,
-                negative,
-            } => {
-                let (end, back, negative) = (*end, *back, *negative);
-                let seen = self
-                    .back(at, back)
-                    .is_some_and(|from| self.from(step + 1, from).is_some());
-                (seen != negative).then_some((end, at))
-            }
-            Step::Match => None,
-        }
-    }
-
-    fn read(&self, set: usize, at: usize) -> Option<usize> {
-        let set = self.rx.program.sets.get(set)?;
-        let byte = *self.text.as_bytes().get(at)?;
-        if byte < 128 {
-            return set.has_ascii(byte).then_some(at + 1);
-        }
-        let c = self.text.get(at..)?.chars().next()?;
-        set.has(c).then(|| at + c.len_utf8())
-    }
-
-    fn many(
-        &mut self,
-        step: usize,
-        set: usize,
-        bounds: (usize, usize),
-        greedy: bool,
-        at: usize,
-    ) -> Option<(usize, usize)> {
-        let (least, most) = bounds;
-        let mut end = at;
-        for _ in 0..least {
-            end = self.read(set, end)?;
-        }
-        let low = end;
-        if !greedy {
-            self.waiting.push(Other::More {
-                step: step + 1,
-                set,
-                left: most - least,
-                at: end,
-            });
-            return Some((step + 1, end));
-        }
-        let mut count = least;
-        while count < most {
-            let Some(next) = self.read(set, end) else {
-                break;
-            };
-            end = next;
-            count += 1;
-        }
-        if end > low {
-            self.waiting.push(Other::Less {
-                step: step + 1,
-                low,
-                at: end,
-            });
-        }
-        Some((step + 1, end))
-    }
-
-    fn back(&self, at: usize, characters: usize) -> Option<usize> {
-        let mut at = at;
-        for _ in 0..characters {
-            at = at.checked_sub(self.text.get(..at)?.chars().next_back()?.len_utf8())?;
-        }
-        Some(at)
-    }
-
-    /// The next way that is left to try.
-    fn other(&mut self, base: usize) -> Option<(usize, usize)> {
-        while self.waiting.len() > base {
-            match self.waiting.pop()? {
-                Other::Way { step, at } => return Some((step, at)),
-                Other::Slot { slot, old } => {
-                    if let Some(held) = self.slots.get_mut(slot) {
-                        *held = old;
-                    }
-                }
-                Other::Less { step, low, at } => {
-                    let less = self.back(at, 1)?;
-                    if less > low {
-                        self.waiting.push(Other::Less {
-                            step,
-                            low,
-                            at: less,
-                        });
-                    }
-                    return Some((step, less));
-                }
-                Other::More {
-                    step,
-                    set,
-                    left,
-                    at,
-                } => {
-                    let Some(more) = (left > 0).then(|| self.read(set, at)).flatten() else {
-                        continue;
-                    };
-                    self.waiting.push(Other::More {
-                        step,
-                        set,
-                        left: left - 1,
-                        at: more,
-                    });
-                    return Some((step, more));
-                }
-            }
-        }
-        None
-    }
-
-    fn is_at(&self, place: Place, at: usize) -> bool {
-        let rest = self.text.get(at..).unwrap_or("");
-        match place {
-            Place::Start => at == 0,
-            Place::End => rest.is_empty(),
-            Place::LastLine => rest.is_empty() || rest == "\n",
-            Place::Word { negative } => {
-                let is_word = |c: Option<char>| c.is_some_and(|c| self.rx.words.has(c));
-                let before = self
-                    .text
-                    .get(..at)
-                    .and_then(|text| text.chars().next_back());
-                (is_word(before) != is_word(rest.chars().next())) != negative
-            }
-        }
+        out.into()
     }
 }
 

@@ -1,0 +1,246 @@
+//! Payment card numbers in runs of digit groups, as `engine/detectors/pii.py` finds them.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+const MAX_GROUPS: usize = 401; // of digits in one run
+const SHORTEST: usize = 13; // digits of a card
+const LONGEST: usize = 19;
+const FIRST_DIGIT: u32 = 0x660; // outside ASCII
+/// Below it no character outside ASCII begins that is a digit.
+pub const FIRST_WIDE: u8 = 0xd9;
+
+/// One group of digits: where it begins and ends in the text, and how many digits stand up to its end in its run.
+#[derive(Clone, Copy)]
+struct Group {
+    start: usize,
+    end: usize,
+    digits: usize,
+}
+
+/// Digits in groups of four and more (the last may be shorter), so that tables of small numbers are no cards.
+#[derive(Default)]
+struct Run {
+    groups: Vec<Group>,
+    digits: Vec<u32>,
+    /// For each count of leading digits their sum with every second one doubled: those at even, at odd places.
+    sums: [Vec<u32>; 2],
+}
+
+impl Run {
+    /// Read the run that begins at a group; false where its first group is too short or too long.
+    fn read(&mut self, text: &str, start: usize) -> (bool, usize) {
+        self.groups.clear();
+        self.digits.clear();
+        let (end, count) = self.group(text, start);
+        if !(4..=LONGEST).contains(&count) {
+            return (false, end);
+        }
+        while self.groups.len() < MAX_GROUPS {
+            let Some(last) = self.groups.last() else {
+                break;
+            };
+            let end = last.end;
+            let Some(next) = past_signs(text, end) else {
+                break;
+            };
+            let (_, count) = self.group(text, next);
+            if !(1..=LONGEST).contains(&count) {
+                self.groups.pop();
+                break;
+            }
+        }
+        let end = self.groups.last().map_or(end, |last| last.end);
+        (true, end)
+    }
+
+    fn group(&mut self, text: &str, start: usize) -> (usize, usize) {
+        let before = self.digits.len();
+        let mut end = start;
+        for c in text.get(start..).unwrap_or("").chars() {
+            let Some(value) = value_of(c) else {
+                break;
+            };
+            self.digits.push(value);
+            end += c.len_utf8();
+        }
+        let digits = self.digits.len();
+        self.groups.push(Group { start, end, digits });
+        (end, digits - before)
+    }
+
+    fn add_up(&mut self) {
+        for (odd, sums) in self.sums.iter_mut().enumerate() {
+            let mut sum = 0;
+            sums.clear();
+            sums.push(0);
+            sums.extend(self.digits.iter().enumerate().map(|(at, digit)| {
+                let twice = at % 2 == odd;
+                sum += if twice { doubled(*digit) } else { *digit };
+                sum
+            }));
+        }
+    }
+
+    /// The group with which a card that begins at group `first` ends; the longest wins.
+    fn card_end(&self, first: usize) -> Option<usize> {
+        let before = first
+            .checked_sub(1)
+            .and_then(|before| self.groups.get(before));
+        let begin = before.map_or(0, |group| group.digits);
+        let (mut at, mut found) = (begin, None);
+        for (last, group) in self.groups.iter().enumerate().skip(first).take(6) {
+            let size = group.digits - begin;
+            if size > LONGEST {
+                break;
+            }
+            if size >= SHORTEST && self.is_card(begin, group.digits) {
+                found = Some(last);
+            }
+            if group.digits - at < 4 {
+                break; // only the last group of a card may be shorter
+            }
+            at = group.digits;
+        }
+        found
+    }
+
+    fn is_card(&self, begin: usize, end: usize) -> bool {
+        // of a card's digits the last stands as it is, and the one before it is doubled
+        let [first, second] = &self.sums;
+        let sums = if end % 2 == 0 { first } else { second };
+        let sum = sums
+            .get(end)
+            .zip(sums.get(begin))
+            .map(|(all, before)| all - before);
+        sum.is_some_and(|sum| sum % 10 == 0) && self.digits.get(begin..end).is_some_and(has_length)
+    }
+}
+
+/// The text with its cards masked; a card begins and ends where a group of digits does.
+pub fn cards<'t>(text: Cow<'t, str>, label: &mut dyn FnMut() -> String) -> Cow<'t, str> {
+    let mut out = String::new();
+    let mut run = Run::default();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(start) = next_digit(&text, at) {
+        let (whole, end) = run.read(&text, start);
+        at = end;
+        if !whole || run.digits.len() < SHORTEST {
+            continue;
+        }
+        run.add_up();
+        let mut first = 0;
+        while let Some(group) = run.groups.get(first) {
+            let last = run.card_end(first);
+            if let Some(ending) = last.and_then(|last| run.groups.get(last)) {
+                out.push_str(text.get(copied..group.start).unwrap_or(""));
+                out.push_str(&label());
+                copied = ending.end;
+            }
+            first = last.unwrap_or(first) + 1;
+        }
+    }
+    if copied == 0 {
+        return text;
+    }
+    out.push_str(text.get(copied..).unwrap_or(""));
+    out.into()
+}
+
+fn next_digit(text: &str, from: usize) -> Option<usize> {
+    let mut rest = text.as_bytes().get(from..)?.iter().enumerate();
+    let found = rest.find(|(ahead, byte)| {
+        byte.is_ascii_digit()
+            || (**byte >= FIRST_WIDE && {
+                let here = text
+                    .get(from + ahead..)
+                    .and_then(|rest| rest.chars().next());
+                here.is_some_and(|c| value_of(c).is_some())
+            })
+    });
+    found.map(|(ahead, _)| from + ahead)
+}
+
+/// Past the one or two signs that may stand between groups of digits.
+fn past_signs(text: &str, from: usize) -> Option<usize> {
+    let is_sign = |c: &char| {
+        matches!(
+            c,
+            ' ' | '-' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}'..='\u{2015}'
+        )
+    };
+    let signs = text.get(from..)?.chars().take(2).take_while(is_sign);
+    let size: usize = signs.map(char::len_utf8).sum();
+    (size > 0).then_some(from + size)
+}
+
+/// Whether digits are a card number.
+#[must_use]
+pub fn is_card(digits: &str) -> bool {
+    if digits.chars().count() < SHORTEST {
+        return false;
+    }
+    let plain: Option<Vec<u32>> = digits.chars().map(value_of).collect();
+    plain.is_some_and(|plain| has_length(&plain) && luhn(&plain))
+}
+
+/// The value of a decimal digit of any script: they stand in runs of ten that begin with zero.
+fn value_of(c: char) -> Option<u32> {
+    if let Some(value) = c.to_digit(10) {
+        return Some(value);
+    }
+    let code = u32::from(c);
+    if code < FIRST_DIGIT {
+        return None;
+    }
+    let after = DECIMALS.partition_point(|(low, _)| *low <= code);
+    let (low, high) = DECIMALS.get(after.checked_sub(1)?)?;
+    (code <= *high).then(|| (code - low) % 10)
+}
+
+static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
+    crate::rx::sets::Set::class('d', false)
+        .map(|set| set.all_spans())
+        .unwrap_or_default()
+});
+
+/// Whether a number has a length of the brand that its prefix belongs to.
+fn has_length(plain: &[u32]) -> bool {
+    let size = plain.len();
+    let start = |count: usize| {
+        plain
+            .iter()
+            .take(count)
+            .fold(0, |all, digit| all * 10 + digit)
+    };
+    let (two, three, four) = (start(2), start(3), start(4));
+    match () {
+        () if start(1) == 4 => matches!(size, 13 | 16 | 19), // Visa
+        () if (51..=55).contains(&two) || (2221..=2720).contains(&four) => size == 16, // Mastercard
+        () if two == 34 || two == 37 => size == 15,          // American Express
+        () if four == 6011 || (644..=649).contains(&three) || two == 65 => matches!(size, 16 | 19), // Discover
+        () if (300..=305).contains(&three) || matches!(two, 36 | 38 | 39) => {
+            matches!(size, 14 | 16)
+        } // Diners Club
+        () if (3528..=3589).contains(&four) => matches!(size, 16 | 19), // JCB
+        () => two == 62 && (16..=19).contains(&size),                   // UnionPay
+    }
+}
+
+/// Twice a digit, its digits added up.
+fn doubled(digit: u32) -> u32 {
+    (2 * digit) / 10 + (2 * digit) % 10
+}
+
+fn luhn(plain: &[u32]) -> bool {
+    let odd: u32 = plain.iter().rev().step_by(2).sum();
+    let even: u32 = plain
+        .iter()
+        .rev()
+        .skip(1)
+        .step_by(2)
+        .copied()
+        .map(doubled)
+        .sum();
+    (odd + even) % 10 == 0
+}
