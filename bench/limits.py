@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 import interlock
 from bench.plain import installed_with, under
 from bench.report import Goal, Line, Report, Turn, profiles
-from bench.timing import Figures, measure
+from bench.timing import measure
 from interlock.engine.policy.builtins import builtin
 
-__all__ = ["CASES", "goals", "run"]
+__all__ = ["CASES", "RESULTS", "goals", "result_policy", "run"]
 
-_TIMES: Final = 30
+_TIMES: Final = {"native": 20, "python": 3}
+_MEGABYTE: Final = 1 << 20
+_CALLS: Final = "the slowest call"
+_PROSE: Final = "a 1 MB result of prose"
+_HOSTILE: Final = "the slowest hostile 1 MB result"
 _MILLI: Final = 1_000_000
 _VARIABLES: Final = "".join(f"v{k}=1;" for k in range(500))
 
@@ -58,33 +63,78 @@ CASES: Final[dict[str, Callable[[], tuple[str, dict[str, object]]]]] = {
     "256 KB of secrets": lambda: ("http_post", {"url": "https://api.example.org/x", "body": "secret = '" * 25_000}),
 }
 
+# what a tool returned, a unit that is repeated up to a megabyte: prose, and what each detector has to look at closely
+RESULTS: Final = {
+    "prose": "the tool printed this line, and then another one like it\n",
+    "JSON": '{"id": 12345, "name": "tokenizer", "key": "abc def", "url": "https://x.example/a?b=c"},\n',
+    "passwords": "password = 'hunter2hunter2'\n",
+    "password=": "password=",
+    "key:": "key:",
+    "digits": "4111 1111 ",
+    "IBANs": "DE89 ",
+    "URLs": "http://a:b",
+    "@": "a@",
+    "heads of private keys": "-----BEGIN PRIVATE KEY-----",
+    "starts of JWTs": "eyJaaaaaaaaaaaa.",
+    "curl -u": "curl -u ",
+    "Cyrillic": "\u043f\u0430\u0440\u043e\u043b\u044c ",
+}
+
 
 def run() -> Report:
-    """The slowest of all cases under each engine, each case's 95th percentile a line."""
-    data = builtin("coding-agent")
+    """The slowest call, the result of prose and the slowest hostile result under each engine, a line for each case.
+
+    No sample is read twice: what an engine remembers of a text answers none of them.
+    """
     lines: list[Line] = []
-    worst: dict[str, tuple[int, Turn]] = {}
-    for name, make in CASES.items():
-        given = make()
-        for engine in ("native", "python"):
-            judge = under(installed_with(data, python=engine == "python"), _judge)
-            turn = functools.partial(judge, given)
-            figures = measure(turn, _TIMES if engine == "native" else 8)
-            lines.append(Line(f"{name}, {engine}", figures))
-            if engine not in worst or figures.p95 > worst[engine][0]:
-                worst[engine] = figures.p95, (lines[-1].name, turn)
-    lines.append(Line("1 MB result scanned", _result(data)))
-    (native, slowest), (python, slowest_python) = worst["native"], worst["python"]
-    reached = goals(native, python)
-    notes = profiles(reached, [slowest, slowest_python])
-    return Report("inputs at the limits, builtin:coding-agent", lines, reached, notes)
+    worst: dict[tuple[str, str], tuple[int, Turn]] = {}
+
+    def add(kind: str, name: str, engine: str, judge: Callable[[object], object], samples: list[object]) -> None:
+        given = iter(samples[1:])
+        figures = measure(lambda: judge(next(given)), len(samples) - 1)
+        lines.append(Line(f"{name}, {engine}", figures))
+        if figures.p95 > worst.get((kind, engine), (-1,))[0]:
+            worst[kind, engine] = figures.p95, (lines[-1].name, functools.partial(judge, samples[0]))
+
+    data, results = builtin("coding-agent"), result_policy()
+    for engine, times in _TIMES.items():
+        calls = under(installed_with(data, python=engine == "python"), _judge)
+        for name, make in CASES.items():
+            add(_CALLS, name, engine, calls, [_again(make(), k) for k in range(times + 1)])
+        scans = under(installed_with(results, python=engine == "python"), _scan)
+        for name, unit in RESULTS.items():
+            text = (unit * (_MEGABYTE // len(unit)))[: _MEGABYTE - 8]
+            kind = _PROSE if name == "prose" else _HOSTILE
+            add(kind, f"1 MB result of {name}", engine, scans, [f"{text} {k}" for k in range(times + 1)])
+    reached: list[Goal] = []
+    turns: list[Turn] = []
+    for kind in (_CALLS, _PROSE, _HOSTILE):
+        (native, slowest), (python, slowest_python) = worst[kind, "native"], worst[kind, "python"]
+        reached += goals(native, python, kind)
+        turns += [slowest, slowest_python]
+    notes = profiles(reached, turns)
+    return Report("inputs at the limits: calls under builtin:coding-agent, results masked", lines, reached, notes)
 
 
-def goals(native: int, python: int) -> list[Goal]:
-    """What is asked, of each engine's slowest case: its 95th percentile in nanoseconds."""
+def result_policy() -> bytes:
+    """Rules that read every text of a result: two that mask, three that refuse, and a pattern."""
+    rules: list[dict[str, object]] = [
+        {"when": {"detector": name}, "verdict": "block"} for name in ("hidden_text", "chat_markup", "injection_wording")
+    ]
+    rules.append({"when": {"arg": "result", "regex": r"\bnpm +publish\b"}, "verdict": "block"})
+    rules += [
+        {"when": {"action": "*"}, "verdict": "modify", "mask": {"detector": name}}
+        for name in ("secrets", "pii_redaction")
+    ]
+    named = [{"id": f"results.r{k}", "phase": "result", "reason": "found", **rule} for k, rule in enumerate(rules)]
+    return json.dumps({"format": "interlock-policy", "v": 1, "name": "results", "rules": named}).encode()
+
+
+def goals(native: int, python: int, kind: str = "the slowest case") -> list[Goal]:
+    """What is asked of each engine's slowest case of a kind: its 95th percentile in nanoseconds."""
     return [
-        ("ms p95 of the slowest case, native (5)", native / _MILLI, native <= 5 * _MILLI),
-        ("ms p95 of the slowest case, Python (200)", python / _MILLI, python <= 200 * _MILLI),
+        (f"ms p95 of {kind}, native (5)", native / _MILLI, native <= 5 * _MILLI),
+        (f"ms p95 of {kind}, Python (200)", python / _MILLI, python <= 200 * _MILLI),
     ]
 
 
@@ -92,15 +142,23 @@ def _bash(command: str) -> tuple[str, dict[str, object]]:
     return "Bash", {"command": command[: 64 * 1024]}
 
 
-def _judge(given: tuple[str, dict[str, object]]) -> object:
+def _again(given: tuple[str, dict[str, object]], sample: int) -> tuple[str, dict[str, object]]:
+    """The same call with a text that was not read before: the longest argument goes on by a number."""
+    action, args = given
+    longest = max(args, key=lambda name: len(str(args[name])))
+    return action, {**args, longest: f"{args[longest]} {sample}"}
+
+
+def _judge(given: object) -> object:
+    action, args = cast("tuple[str, dict[str, object]]", given)
     try:
-        return interlock.enforce_tool_call(*given)
+        return interlock.enforce_tool_call(action, args)
     except interlock.Blocked as refusal:
         return refusal
 
 
-def _result(data: bytes) -> Figures:
-    text = "the tool printed this line, and then another one like it\n" * 18_000
-    guard = installed_with(data, python=False)
-    judge = under(guard, functools.partial(interlock.enforce_tool_result, "WebFetch"))
-    return measure(functools.partial(judge, text), _TIMES)
+def _scan(text: object) -> object:
+    try:
+        return interlock.enforce_tool_result("WebFetch", text)
+    except interlock.Blocked as refusal:
+        return refusal
