@@ -46,6 +46,7 @@ MAX_STATES: Final = 4000  # NFA states of a pattern once its counts are written 
 MAX_DFA_STATES: Final = 512  # DFA states kept at once
 MAX_WORK: Final = 8_000_000  # characters read and NFA states visited in one search
 _ALPHABET_CACHE: Final = 4096
+_ORDINARY: Final = 1 << 14  # characters of a text that is no longer than most
 _SETTLING: Final = 4000  # steps that are spent on finding all DFA states of a pattern that has few
 
 _OTHER: Final = 0
@@ -130,9 +131,12 @@ def states_needed(node: Node) -> int:
 
 
 def sure_length(node: Node, unicode: bool, needed: int) -> int:
-    """`Automaton.sure_length`; the automaton is built only where that is needed to know."""
+    """A length up to which texts never cost too much: `needed` characters, or as many as can be told at little cost.
+
+    The automaton is built only for a pattern with so many states that nothing else says enough.
+    """
     floor = _floor(states_needed(node) + 1)
-    return floor if floor >= needed else Automaton(node, unicode).sure_length(needed)
+    return floor if floor >= min(needed, _ORDINARY) else Automaton(node, unicode).sure_length(needed)
 
 
 def _floor(states: int) -> int:
