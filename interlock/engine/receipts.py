@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import hmac
 import json
 import operator
@@ -108,10 +109,6 @@ _NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int
 # fields that lines of the first version did not have; there every other one stood, as null where it said nothing
 _NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "signature"})
 _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
-# a Receipt before it is frozen: two classes with the same slots have the same layout
-_Draft: Any = dataclasses.make_dataclass(
-    "_Draft", [(f.name, object, dataclasses.field(default=f.default)) for f in dataclasses.fields(Receipt)], slots=True
-)
 _PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
 _ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))
 _values: Final = operator.attrgetter(*_TYPES)
@@ -126,16 +123,23 @@ class Verified:
     head: str
 
 
+@functools.cache
+def _draft() -> Any:
+    """A Receipt before it is frozen: two classes with the same slots have the same layout. Made when one is needed."""
+    fields = [(f.name, object, dataclasses.field(default=f.default)) for f in dataclasses.fields(Receipt)]
+    return dataclasses.make_dataclass("_Draft", fields, slots=True)
+
+
 def receipt_with(**fields: object) -> Receipt:
     """A Receipt in half the time that its constructor takes, which sets each field the long way round."""
-    draft: Any = _Draft(**fields)
+    draft: Any = _draft()(**fields)
     draft.__class__ = Receipt
     made: Receipt = draft
     return made
 
 
 def _made(values: Sequence[object]) -> Receipt:
-    draft: Any = _Draft(*values)
+    draft: Any = _draft()(*values)
     draft.__class__ = Receipt
     made: Receipt = draft
     return made
