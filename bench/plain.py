@@ -99,7 +99,7 @@ def _calls() -> list[Call]:
         tool = _TOOLS[k % len(_TOOLS)]
         bad = rng.random() < 0.275
         args: dict[str, Any] = {
-            "path": f"/work/reports/{k}/summary.txt",
+            "path": f"/checkout/reports/{k}/summary.txt",
             "host": f"api{k % 9}.example.org",
             "amount": k % 25,
             "note": f"weekly figures of department {k}, please file under the usual heading and answer by friday",

@@ -28,7 +28,7 @@ from interlock.engine.policy.model import Policy
 
 __all__ = ["TREE", "Figure", "OrdinaryCheckout", "Report", "Row", "measure", "read_corpus", "wilson"]
 
-TREE: Final = "/work/tree"  # where the commands would run: an ordinary checkout
+TREE: Final = "/checkout/tree"  # where the commands would run: an ordinary checkout
 _FILES: Final = ("destructive_spellings", "benign_commands")
 _GROUPS: Final = ("block", "allow", "benign", "catastrophic", "documented")
 _Z: Final = 1.959963984540054  # of a 95 % interval

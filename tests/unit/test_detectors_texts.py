@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import interlock
 from interlock import detectors
 from interlock.engine import ambient
+from interlock.engine.detectors.hosts import CLOUD_METADATA
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Phase, SensorEvent
 
@@ -101,6 +102,12 @@ def test_a_detector_leaves_ordinary_text_alone(name: str, params: dict[str, Any]
 def test_every_new_detector_has_cases_that_it_finds_and_cases_that_it_leaves(name: str) -> None:
     assert name in REGISTRY
     assert any(row[0] == name for row in PASSED)
+
+
+@pytest.mark.parametrize("host", sorted(CLOUD_METADATA))
+def test_the_detector_knows_every_metadata_host_that_conditions_know(host: str) -> None:
+    url = f"http://[{host}]/latest" if ":" in host else f"http://{host}/latest"
+    assert _said("private_network", {"metadata_only": True}, {"url": url}) == "url"
 
 
 def test_there_are_fifteen_detectors_and_each_says_what_it_does() -> None:

@@ -48,7 +48,7 @@ HARMLESS = [
     "jq -r .name package.json",
     "rg -n --no-config TODO src",
     "cat $(find . -name a.txt)",
-    "cat /work/tree/a.txt",
+    "cat /checkout/tree/a.txt",
     "grep -E 'a*(b|c)' a.txt",
     "printf '%d of %s' 3 4; [ 3 -le 4 ] && test ! -f a -o -d b",
     "cut -d / -f 2 a.txt | sort -t / -k 2",
@@ -98,7 +98,7 @@ class _Without(Ordinary):
         return "/etc/passwd" if path == posixpath.join(TREE, str(self.changed.get("link"))) else super().real(path)
 
     def expand(self, pattern: str) -> Sequence[str] | None:
-        return ["/work/tree/-ok", "/work/tree/a.md"] if self.changed.get("glob") else super().expand(pattern)
+        return ["/checkout/tree/-ok", "/checkout/tree/a.md"] if self.changed.get("glob") else super().expand(pattern)
 
     def clean(self, path: str) -> bool:
         return self.changed.get("clean") != path and super().clean(path)

@@ -251,8 +251,8 @@ ELSEWHERE = [
     "cat\t/etc/passwd",
     "cat $'/etc/passwd'",
     "cat //etc/passwd",
-    "cat /work/tree/../x",
-    "cat /work/treetop/x",
+    "cat /checkout/tree/../x",
+    "cat /checkout/treetop/x",
 ]
 # Found by an attack on the proofs; each stands for a kind.
 ONCE_PROVEN = [
@@ -365,8 +365,8 @@ ONCE_PROVEN = [
     "cat =ls",
     "x='a /etc/passwd'; cat $=x",
     "x='/etc/pass*'; cat $~x",
-    "x=/work/tree; ls $x:h",
-    'x=/work/tree; ls "$x:h"',
+    "x=/checkout/tree; ls $x:h",
+    'x=/checkout/tree; ls "$x:h"',
     "echo $HOME[PATH=1]",
     "echo $[a[$(id)]]",
     "< README.md",

@@ -71,7 +71,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-@pytest.mark.parametrize("cwd", [None, "/work/project", "/home/u/project/", "/"])
+@pytest.mark.parametrize("cwd", [None, "/checkout/project", "/home/u/project/", "/"])
 def test_the_cases_of_the_reference_have_the_same_intents(cwd: str | None) -> None:
     commands = _commands()
     assert len(commands) > 200
@@ -79,7 +79,7 @@ def test_the_cases_of_the_reference_have_the_same_intents(cwd: str | None) -> No
         _same({"command": command}, cwd)
 
 
-@pytest.mark.parametrize("cwd", [None, "/work/project", "/etc"])
+@pytest.mark.parametrize("cwd", [None, "/checkout/project", "/etc"])
 def test_what_programs_write_is_told_alike(cwd: str | None) -> None:
     commands = [*(command for command, _ in writes.ROWS), *writes.READS]
     assert len(commands) > 180
@@ -140,14 +140,14 @@ def _rows(name: str) -> list[str]:
 @pytest.mark.parametrize("name", ["destructive_spellings", "gtfobins", "lolbas", "atomic_posix", "atomic_windows"])
 def test_the_commands_of_a_corpus_have_the_same_intents(name: str) -> None:
     for k, command in enumerate(_rows(name)):
-        _same({"command": command}, "/work/project" if k % 2 else None)
+        _same({"command": command}, "/checkout/project" if k % 2 else None)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.is_dir(), reason="../shared/corpora is not there")
 def test_ordinary_commands_have_the_same_intents() -> None:
     for command in _rows("benign_commands"):
-        _same({"command": command}, "/work/project")
+        _same({"command": command}, "/checkout/project")
 
 
 # -- commands that nobody wrote -------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ _FORMS += ["f() {{ {0}; }}; f /; {1}", "if {0}; then {1}; fi", "( {0} ); {1}", "
 
 
 @settings(max_examples=400, derandomize=True, deadline=None)
-@given(_simple(), _simple(), st.sampled_from(_FORMS), st.sampled_from([None, "/work/project", "/"]))
+@given(_simple(), _simple(), st.sampled_from(_FORMS), st.sampled_from([None, "/checkout/project", "/"]))
 def test_commands_put_together_have_the_same_intents(a: str, b: str, form: str, cwd: str | None) -> None:
     _same({"command": form.format(a, b)}, cwd)
 
@@ -227,7 +227,7 @@ _JUNK = [*"\"'`$(){}[]<>|&;\\ \n\t#!*?~=-,/%:@", "rm", "-rf", "sh", "²", "\x00"
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(_JUNK), st.sampled_from(NAMES)), max_size=40).map("".join))
 def test_junk_has_the_same_intents(text: str) -> None:
-    _same({"command": text}, "/work/project")
+    _same({"command": text}, "/checkout/project")
 
 
 _PIECES = ["(", ")", "'/etc/x'", '"', "'", "`ls`", "qx", "q", "%x", "{", "}", "/", "#", "\n", " ", ",", "=", "x"]
@@ -243,5 +243,5 @@ _RUNTIMES = ["python3 -c", "perl -e", "node -e", "ruby -e", "sed -e", "psql -c",
     st.lists(st.sampled_from(_PIECES), max_size=14).map("".join),
 )
 def test_code_inside_a_command_has_the_same_intents(program: str, code: str) -> None:
-    _same({"command": f"{program} {shlex.quote(code)}"}, "/work/project")
+    _same({"command": f"{program} {shlex.quote(code)}"}, "/checkout/project")
     _same({"command": [*program.split(), code]})

@@ -18,7 +18,7 @@ from interlock.engine.event import SensorEvent
 
 
 def _names(command: str) -> list[str]:
-    event = SensorEvent(action="Bash", args={"command": command}, phase="call", cwd="/work/project")
+    event = SensorEvent(action="Bash", args={"command": command}, phase="call", cwd="/checkout/project")
     return [intent.name for intent in intents(event)]
 
 

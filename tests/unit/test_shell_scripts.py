@@ -14,7 +14,7 @@ from interlock.engine.event import SensorEvent
 
 
 def _names(*argv: str) -> list[str]:
-    return [intent.name for intent in intents(SensorEvent("Bash", {"command": list(argv)}, cwd="/work/project"))]
+    return [intent.name for intent in intents(SensorEvent("Bash", {"command": list(argv)}, cwd="/checkout/project"))]
 
 
 def test_commands_files_and_replacements_that_run_are_found() -> None:

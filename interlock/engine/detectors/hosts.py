@@ -10,8 +10,14 @@ import ipaddress
 import re
 from typing import Final
 
-__all__ = ["BadHost", "host_of_url", "is_public", "normal_host", "urls_in_text"]
+__all__ = ["CLOUD_METADATA", "BadHost", "host_of_url", "is_public", "normal_host", "urls_in_text"]
 
+# hosts at which clouds hand out credentials to the machines that ask
+CLOUD_METADATA: Final = frozenset(
+    {"169.254.169.253", "169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192"}
+    | {"fd00:ec2::23", "fd00:ec2::254", "fd20:ce::254", "instance-data", "metadata", "metadata.azure.internal"}
+    | {"metadata.goog", "metadata.google.internal"}
+)
 _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]{0,31}):")
 _TRIMMED: Final = "".join(map(chr, range(0x21)))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from interlock.engine.decision import Decision
-from interlock.engine.detectors.hosts import is_public, urls_in_text
+from interlock.engine.detectors.hosts import CLOUD_METADATA, is_public, urls_in_text
 from interlock.engine.detectors.indicator import hosts_of
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
 from interlock.engine.detectors.walk import texts
@@ -27,10 +27,6 @@ __all__ = ["DETECTORS"]
 
 _CALL: Final[tuple[Phase, ...]] = ("call",)
 _LIMIT: Final = 262_144  # characters of one text that are looked at
-_METADATA: Final = frozenset({
-    "169.254.169.254", "169.254.170.2", "169.254.169.253", "100.100.100.200", "192.0.0.192", "fd00:ec2::254",
-    "metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata",
-})  # fmt: skip
 _USER: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,31}://[^\s/@:\"'<>$]{1,100}:[^\s/@\"'<>$]{1,200}@", re.ASCII)
 _AUTHORITY: Final = re.compile(r"://([^\s/?#\"'<>\\]{1,300})", re.ASCII)
 _IMAGE: Final = re.compile(r"!\[[^\]\n]{0,200}\]\(\s{0,9}[^\s)?]{1,500}\?[^\s)]{16}", re.ASCII)
@@ -48,9 +44,9 @@ def _private_network(params: Mapping[str, object]) -> RuleFunction:
 
     def rule(event: SensorEvent) -> Decision | None:
         for path, host in hosts_of(event):
-            if host in allowed or not (host in _METADATA or (not only and not is_public(host))):
+            if host in allowed or not (host in CLOUD_METADATA or (not only and not is_public(host))):
                 continue
-            where = "a cloud's metadata service" if host in _METADATA else "this machine or a private network"
+            where = "a cloud's metadata service" if host in CLOUD_METADATA else "this machine or a private network"
             return Decision.block(f"the call leads to {where}", "private_network", path)
         return None
 

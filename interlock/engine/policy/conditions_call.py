@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 from interlock.engine.analysis.effects import EFFECTS, INTENT_NAMES, Intent
 from interlock.engine.analysis.intents import intents
 from interlock.engine.detectors.egress import hosts_of_call
-from interlock.engine.detectors.hosts import BadHost, is_public, normal_host
+from interlock.engine.detectors.hosts import CLOUD_METADATA, BadHost, is_public, normal_host
 from interlock.engine.event import Origin, SensorEvent
 from interlock.engine.origins import Sink, flows
 from interlock.engine.policy.matching import BESIDE, OPERATORS, Test, compile_test
@@ -91,16 +91,11 @@ _NO_PATH: Final = frozenset({"remote", "cloud", "unknown"})  # scopes whose targ
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/]+|/root")
 
 _LOCAL: Final = re.compile(r"127\.|::1\Z|(?:.*\.)?localhost\Z")
-_METADATA: Final = frozenset(
-    {"169.254.169.253", "169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192"}
-    | {"fd00:ec2::23", "fd00:ec2::254", "fd20:ce::254", "instance-data", "metadata", "metadata.azure.internal"}
-    | {"metadata.goog", "metadata.google.internal"}
-)
 HOST_CLASSES: Final[dict[str, Callable[[str], bool]]] = {
     "loopback": lambda host: _LOCAL.match(host) is not None,
-    "metadata": lambda host: host in _METADATA,
-    "private": lambda host: not is_public(host) or host in _METADATA,
-    "public": lambda host: is_public(host) and host not in _METADATA,
+    "metadata": lambda host: host in CLOUD_METADATA,
+    "private": lambda host: not is_public(host) or host in CLOUD_METADATA,
+    "public": lambda host: is_public(host) and host not in CLOUD_METADATA,
 }
 _HOST_LITERALS: Final = ("equals", "in", "glob", "prefix", "suffix", "contains")
 

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::analysis::effects::Intent;
 use crate::context::Context;
-use crate::detectors::hosts::{is_public, NoHost};
+use crate::detectors::hosts::{is_public, NoHost, CLOUD_METADATA};
 use crate::matching::{Test, Unjudged};
 use crate::normalise::normal;
 use crate::rx::Rx;
@@ -16,22 +16,6 @@ use crate::value::{Event, Origin, Value};
 
 const NO_PATH: [&str; 3] = ["remote", "cloud", "unknown"]; // scopes whose targets are no paths
 const UNKNOWN: &str = "unknown"; // a source that passes for every other
-const METADATA: [&str; 14] = [
-    "100.100.100.200",
-    "169.254.169.253",
-    "169.254.169.254",
-    "169.254.170.2",
-    "169.254.170.23",
-    "192.0.0.192",
-    "fd00:ec2::23",
-    "fd00:ec2::254",
-    "fd20:ce::254",
-    "instance-data",
-    "metadata",
-    "metadata.azure.internal",
-    "metadata.goog",
-    "metadata.google.internal",
-];
 
 static HOMES: LazyLock<Rx> = LazyLock::new(|| Rx::new(r"/(?:home|Users)/[^/]+|/root"));
 static STEP: LazyLock<Rx> =
@@ -206,7 +190,7 @@ impl HostTest {
 }
 
 fn is_of(class: &str, host: &str) -> bool {
-    let metadata = METADATA.contains(&host);
+    let metadata = CLOUD_METADATA.contains(&host);
     match class {
         "loopback" => {
             let below = host.strip_suffix("localhost");

@@ -18,7 +18,7 @@ fn of(command: &str) -> Vec<Intent> {
         phase: Phase::Call,
         principal: None,
         parent_principal: None,
-        cwd: Some(Cow::Borrowed("/work/project")),
+        cwd: Some(Cow::Borrowed("/checkout/project")),
         origins: Vec::new(),
     })
 }

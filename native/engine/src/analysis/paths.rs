@@ -349,7 +349,7 @@ mod tests {
             glob,
             taint: "",
         };
-        let found = place(&arg, "/work/project", "/work/project");
+        let found = place(&arg, "/checkout/project", "/checkout/project");
         (found.scope, found.whole, found.swept)
     }
 

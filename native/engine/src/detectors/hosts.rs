@@ -4,6 +4,24 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::matching::Unjudged;
 
+/// Hosts at which clouds hand out credentials to the machines that ask.
+pub const CLOUD_METADATA: [&str; 14] = [
+    "100.100.100.200",
+    "169.254.169.253",
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "192.0.0.192",
+    "fd00:ec2::23",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "instance-data",
+    "metadata",
+    "metadata.azure.internal",
+    "metadata.goog",
+    "metadata.google.internal",
+];
+
 const MAX_HOST: usize = 1000;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;

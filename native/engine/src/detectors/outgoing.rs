@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::context::Context;
-use crate::detectors::hosts::{head, is_public, urls_in_text};
+use crate::detectors::hosts::{head, is_public, urls_in_text, CLOUD_METADATA};
 use crate::detectors::indicator::hosts_of;
 use crate::detectors::walk::texts;
 use crate::detectors::Said;
@@ -17,18 +17,6 @@ const ASCII: Flags = Flags {
     ascii: true,
     dotall: false,
 };
-const METADATA: [&str; 10] = [
-    "100.100.100.200",
-    "169.254.169.253",
-    "169.254.169.254",
-    "169.254.170.2",
-    "192.0.0.192",
-    "fd00:ec2::254",
-    "metadata",
-    "metadata.azure.internal",
-    "metadata.goog",
-    "metadata.google.internal",
-];
 
 static USER: LazyLock<Rx> = LazyLock::new(|| {
     Rx::with(
@@ -83,7 +71,7 @@ pub fn private_network(
 ) -> Result<Option<Said>, Unjudged> {
     let mut said = None;
     hosts_of(context.event, &mut |place, host| {
-        let metadata = METADATA.contains(&host);
+        let metadata = CLOUD_METADATA.contains(&host);
         if !allowed(host) && (metadata || (!metadata_only && !is_public(host))) {
             let (service, machine) = (
                 "a cloud's metadata service",
