@@ -15,6 +15,7 @@ from typing import Final
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, unb64
 from interlock.engine.receipt_seals import Checker
 from interlock.engine.receipts import MAX_LINE, Receipt, check_receipt, decode_receipt
@@ -88,7 +89,7 @@ def check_bundle(data: bytes, policy: TlogPolicy, checker: Checker | None = None
     try:
         entry_data, proof = unb64(entry_text, "entry"), parse_proof(proof_text.encode())
         entry = known_entry(entry_data)
-    except Malformed as e:
+    except (Malformed, BadSignature) as e:
         raise NoProof(f"cannot be read ({e.what})", where=where) from None
     if (receipt.pack_digest, receipt.log_index) != (entry.sha256, proof.index):
         raise NoProof("shows another pack than the receipt names", where=where)

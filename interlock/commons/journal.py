@@ -11,6 +11,7 @@ from typing import Final
 
 from interlock.base.codec import Malformed
 from interlock.base.files import BadState, stamped, unstamped
+from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, unb64
 from interlock.commons.layout import CATALOG_RING
 from interlock.transparency.entry import LogEntry, known_entry
@@ -79,7 +80,7 @@ def parse_journal(data: bytes, *, where: str) -> Journal:
             proof=unb64(texts["proof"], "proof"),
             snapshot_sha256=texts["snapshot_sha256"],
         )
-    except (KeyError, ValueError, Malformed):
+    except (KeyError, ValueError, Malformed, BadSignature):
         raise BadState("is damaged", where=where, fix="restore it from its backup") from None
 
 

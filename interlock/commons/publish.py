@@ -46,7 +46,7 @@ from interlock.commons.repository import Repository
 from interlock.commons.rings import known_ring
 from interlock.commons.signers import RoleSigner, load_keys, make_keys
 from interlock.engine.policy.check import check_rules
-from interlock.transparency.entry import LogEntry
+from interlock.transparency.entry import LogEntry, signed_entry
 from interlock.transparency.policy import TlogPolicy
 from interlock.transparency.proof import parse_proof
 
@@ -89,6 +89,19 @@ class Published:
     timestamp_version: int
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be published: how the log will name it, its bytes, and where its target goes."""
+
+    type: str
+    name: str
+    version: int
+    ring: str
+    data: bytes
+    path: str
+    role: str
+
+
 def make_commons_keys(home: Path, rng: Rng) -> dict[str, Ed25519Verifier]:
     """Make the keys of all roles but the root's, as 0600 files below HOME/keys; returns the top roles' public keys.
 
@@ -128,16 +141,15 @@ class Publisher:
         """
         known_ring(ring)
         _demand_examples(pack)
-        entry = _unsigned(pack.name, pack.version, ring, pack.data)
         path, role = pack_path(ring, pack.name, pack.version), role_of_pack(ring, pack.kind)
-        return self._run(Journal("begun", entry, pack.data, path, role, {}), signer)
+        return self._run(_Wanted("pack", pack.name, pack.version, ring, pack.data, path, role), signer)
 
     def publish_catalog(self, catalog: Catalog) -> Published:
         """Publish a task's catalog, which has to be out before it opens. Raises: BadCatalog, and as `publish`."""
         if self._clock.now_us() >= catalog.opens_at:
             raise BadCatalog("opens in the past", where=f"catalog {catalog.task}", fix="give it a later opens_at")
-        entry = _unsigned(catalog.task, 1, CATALOG_RING, catalog.data)
-        return self._run(Journal("begun", entry, catalog.data, catalog_path(catalog.task), CATALOG_RING, {}), None)
+        path = catalog_path(catalog.task)
+        return self._run(_Wanted("task", catalog.task, 1, CATALOG_RING, catalog.data, path, CATALOG_RING), None)
 
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""
@@ -171,7 +183,7 @@ class Publisher:
             present = tuple(r for r in (*TOP_ROLES, *DELEGATIONS) if (self._home / "keys" / f"{r}.key").exists())
             self._repository.renew(load_keys(self._home / "keys", present), self._clock.now_us())
 
-    def _run(self, wanted: Journal, signer: RoleSigner | None) -> Published:
+    def _run(self, wanted: _Wanted, signer: RoleSigner | None) -> Published:
         with file_lock(self._home / "lock", wait=True):
             journal = self._read_journal()
             same = journal is not None and (journal.data, journal.path) == (wanted.data, wanted.path)
@@ -181,22 +193,30 @@ class Publisher:
                 raise UnfinishedPublish("is not finished", where=journal.path, fix="resume it first")
             return self._finish(journal, signer)
 
-    def _begun(self, wanted: Journal, signer: RoleSigner) -> Journal:
+    def _begun(self, wanted: _Wanted, signer: RoleSigner) -> Journal:
         base = self._repository.versions()
         self._repository.demand_key(wanted.role, base["targets"], signer)
-        if wanted.channel_role is not None:
-            self._demand_newer(wanted.entry, base)
+        if wanted.type == "pack":
+            self._demand_newer(wanted, base)
         elif self._repository.target(wanted.role, base[wanted.role], wanted.path) is not None:
             raise BadCatalog("is out, and a catalog never changes", where=wanted.path, fix="publish a new task")
-        entry = replace(wanted.entry, by=signer.verifier.text, at=self._clock.now_us())
-        return self._kept(replace(wanted, entry=entry, base=base))
+        entry = signed_entry(
+            signer.key,
+            type=wanted.type,
+            name=wanted.name,
+            version=wanted.version,
+            ring=wanted.ring,
+            sha256=sha256_hex(wanted.data),
+            at=self._clock.now_us(),
+        )
+        return self._kept(Journal("begun", entry, wanted.data, wanted.path, wanted.role, base))
 
-    def _demand_newer(self, entry: LogEntry, base: Mapping[str, int]) -> None:
-        out = self._channel(entry.ring, base[entry.ring]).get(entry.name)
-        if out is not None and entry.version <= out[0]:
+    def _demand_newer(self, wanted: _Wanted, base: Mapping[str, int]) -> None:
+        out = self._channel(wanted.ring, base[wanted.ring]).get(wanted.name)
+        if out is not None and wanted.version <= out[0]:
             raise BadPack(
-                f"has version {entry.version}, and {out[0]} is out in {entry.ring}",
-                where=entry.name,
+                f"has version {wanted.version}, and {out[0]} is out in {wanted.ring}",
+                where=wanted.name,
                 fix="give it a higher version",
             )
 
@@ -247,11 +267,6 @@ class Publisher:
     def _read_journal(self) -> Journal | None:
         path = self._home / _JOURNAL
         return parse_journal(read_bounded(path, MAX_JOURNAL), where=str(path)) if path.exists() else None
-
-
-def _unsigned(name: str, version: int, ring: str, data: bytes) -> LogEntry:
-    """What the log will be told; whose key it is and the time are filled in when the publish begins."""
-    return LogEntry(name, version, ring, sha256_hex(data), by="-", at=0)
 
 
 def _demand_examples(pack: Pack) -> None:

@@ -11,7 +11,7 @@ from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSli
 
 from interlock.base import canonical
 from interlock.base.files import private_dir, read_bounded, replace
-from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, dump_key, load_key
+from interlock.base.keys import ARGON2_MEMORY, BadKey, Ed25519Signer, Ed25519Verifier, dump_key, load_key
 from interlock.base.primitives import Rng
 
 __all__ = ["HOLDER_FIELD", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
@@ -47,6 +47,11 @@ class RoleSigner(Signer):
     def verifier(self) -> Ed25519Verifier:
         return self._signer.verifier
 
+    @property
+    def key(self) -> Ed25519Signer:
+        """The key itself, for what is signed beside TUF's metadata: log entries."""
+        return self._signer
+
     @classmethod
     def from_priv_key_uri(
         cls, priv_key_uri: str, public_key: Key, secrets_handler: SecretsHandler | None = None
@@ -73,12 +78,12 @@ def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
     return {role: RoleSigner(read_key(directory / f"{role}.key")) for role in roles}
 
 
-def read_key(path: Path, passphrase: bytes | None = None) -> Ed25519Signer:
-    """Read one key file; one that others can read is refused. Raises: BadKey, BadState."""
+def read_key(path: Path, passphrase: bytes | None = None, *, least_memory: int = ARGON2_MEMORY) -> Ed25519Signer:
+    """Read one key file; one that others can read, or that is sealed weakly, is refused. Raises: BadKey, BadState."""
     data = read_bounded(path, _MAX_KEY_FILE)
     if path.stat().st_mode & 0o077:
         raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    return load_key(data, where=str(path), passphrase=passphrase)
+    return load_key(data, where=str(path), passphrase=passphrase, least_memory=least_memory)
 
 
 def publics(signers: Mapping[str, RoleSigner]) -> dict[str, Ed25519Verifier]:

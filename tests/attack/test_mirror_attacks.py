@@ -32,13 +32,13 @@ from interlock.commons.subscribe import Subscriber
 from interlock.commons.updater import MetadataRefused, Stale, UntrustedRoot
 from interlock.node.cli.mesh_node import rows
 from interlock.node.config import MeshConfig
-from interlock.transparency.entry import LogEntry
 from interlock.transparency.follow import Rollback, SplitView, parse_evidence
 from interlock.transparency.log import open_log
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import NoQuorum, UnknownLog
 from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, status, world
+from tests.unit.log_entries import pack_entry
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_signed_pack_with_the_proof_of_another_is_not_logged(member: Member) -
 
 
 def _entry(made: Pack) -> bytes:
-    return LogEntry(made.name, made.version, "stable", made.digest, seed("x").verifier.text, 7).data
+    return pack_entry(made.name, made.version, made.digest, at=7).data
 
 
 def test_a_signed_pack_with_the_proof_of_another_log_is_not_logged(member: Member, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from interlock.commons.indicators import build_catalog, parse_catalog
 from interlock.commons.journal import STEPS, Journal, dump_journal, parse_journal
 from interlock.commons.live import Live, LiveRow, dump_live, parse_live
 from interlock.commons.pack import parse_pack
-from interlock.transparency.entry import LogEntry
 from tests.unit.commons_world import pack
+from tests.unit.log_entries import pack_entry
 
 names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
@@ -33,7 +33,7 @@ values = st.recursive(
     max_leaves=6,
 )
 
-ENTRY = LogEntry("team", 1, "stable", "ab" * 32, "ed25519:" + "00" * 32, 7)
+ENTRY = pack_entry("team", 1, "ab" * 32, at=7)
 FILES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "pack": (pack().data, lambda d: parse_pack(d, where="f")),
     "catalog": (

@@ -19,8 +19,9 @@ from interlock.commons.pack import BadPack, build_pack
 from interlock.commons.publish import FailedExamples, Published, UnfinishedPublish
 from interlock.commons.repository import Repository
 from interlock.commons.signers import RoleSigner
-from interlock.transparency.entry import LogEntry, known_entry
+from interlock.transparency.entry import known_entry
 from tests.unit.commons_world import World, pack, rule, seed, world
+from tests.unit.log_entries import pack_entry
 
 
 @pytest.fixture
@@ -304,14 +305,14 @@ def test_renewing_signs_anew_and_changes_no_target(commons: World) -> None:
 
 
 def test_a_journal_reads_back_as_it_was_written() -> None:
-    entry = LogEntry("team", 1, "stable", "ab" * 32, "ed25519:" + "00" * 32, 7)
+    entry = pack_entry("team", 1, "ab" * 32, at=7)
     journal = Journal("targets", entry, b"\x00data", "packs/x.json", "stable", {"stable": 1}, b"proof", "cd")
     assert parse_journal(dump_journal(journal), where="j") == journal
 
 
 @pytest.mark.parametrize("old", ['"step": "begun"', '"entry": "{', '"base": {', '"data": "'])
 def test_a_damaged_journal_is_said_in_one_line(old: str) -> None:
-    entry = LogEntry("team", 1, "stable", "ab" * 32, "ed25519:" + "00" * 32, 7)
+    entry = pack_entry("team", 1, "ab" * 32, at=7)
     text = dump_journal(Journal("begun", entry, b"d", "p.json", "stable", {"stable": 1})).decode()
     assert old in text
     for new in (old.replace('"', '"x', 1), old + "!"):

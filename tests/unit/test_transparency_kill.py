@@ -13,12 +13,12 @@ from interlock.base.clock import ManualClock
 from interlock.base.fetch import HttpFetcher, HttpPoster, Unreachable, http_client
 from interlock.base.keys import Ed25519Signer
 from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.entry import LogEntry
 from interlock.transparency.follow import LogView
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import Peer, TlogPolicy
 from interlock.transparency.proof import MAX_PROOF_FILE, TlogProof
 from interlock.transparency.submit import submit
+from tests.unit.log_entries import pack_entry
 
 SIGNER = NoteSigner("log.example/packs", Ed25519Signer(b"\x01" * 32))
 COSIGNER = Cosigner("witness.example/w", Ed25519Signer(b"\x02" * 32))
@@ -45,7 +45,7 @@ with open_log(home / "log", SIGNER) as held:
 
 
 def entry(version: int) -> bytes:
-    return LogEntry("coding-agent", version, "stable", "ab" * 32, "ed25519:00", 0).data
+    return pack_entry("coding-agent", version, "ab" * 32, at=0).data
 
 
 def test_kill_9_of_a_served_log_takes_back_no_proof(tmp_path: Path) -> None:

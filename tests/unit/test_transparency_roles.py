@@ -19,7 +19,6 @@ from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
 from interlock.node.tokens import TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner, parse_checkpoint
-from interlock.transparency.entry import LogEntry
 from interlock.transparency.follow import LogView
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner, parse_note
@@ -28,6 +27,7 @@ from interlock.transparency.proof import parse_proof
 from interlock.transparency.submit import submit
 from interlock.transparency.tiles import Tile
 from interlock.transparency.witness import MAX_REQUEST, Witness, add_checkpoint_request
+from tests.unit.log_entries import pack_entry
 from tests.unit.memory_fetcher import MemoryFetcher
 
 ORIGIN = "log.example/packs"
@@ -38,7 +38,7 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def entry(version: int = 1) -> bytes:
-    return LogEntry("coding-agent", version, "stable", "ab" * 32, "ed25519:00", 1_800_000_000_000_000).data
+    return pack_entry("coding-agent", version, "ab" * 32, at=1_800_000_000_000_000).data
 
 
 def policy(least: int = 2) -> TlogPolicy:
