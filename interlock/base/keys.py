@@ -1,8 +1,9 @@
 """Signing keys: the Signer and Verifier protocols, their text form, and key files at rest.
 
-A public key is written `ed25519:HEX`; its id is the first 8 bytes of SHA-256 over that text, in hex.
-An online key lies in a 0600 file as it is; a ceremony key is sealed with Argon2id and secretbox, with the
-parameters in the file. No private key is ever an argument of a command or a variable of the environment.
+A public key is written `ed25519:HEX`, `ml-dsa-44:HEX` or `ml-dsa-65:HEX`; its id is the first 8 bytes of SHA-256 over
+that text, in hex. An online key lies in a 0600 file as it is, or sealed; a ceremony key always is sealed, with Argon2id
+and secretbox, the parameters in the file, and a file that was sealed with weaker ones than ours is not opened.
+No private key is ever an argument of a command or a variable of the environment.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ __all__ = [
     "BadKey",
     "Ed25519Signer",
     "Ed25519Verifier",
+    "MlDsaSigner",
+    "MlDsaVerifier",
     "Signer",
     "Verifier",
     "dump_key",
+    "is_sealed",
+    "load_any_key",
     "load_key",
 ]
 
@@ -34,6 +39,8 @@ FORMAT: Final = "interlock-key"
 ARGON2_OPS: Final = 3
 ARGON2_MEMORY: Final = 256 * 1024 * 1024  # bytes
 _ARGON2_MEMORY_MOST: Final = 4 * ARGON2_MEMORY  # a key file must not be able to exhaust the machine
+_SEED: Final = 32  # bytes, of either family
+_ML_DSA_TEXT: Final = {f"ml-dsa-{level}": level for level in primitives.ML_DSA_PUBLIC_SIZE}
 
 
 class BadKey(InterlockError):
@@ -47,6 +54,10 @@ class Verifier(Protocol):
 
     @property
     def public(self) -> bytes: ...
+
+    @property
+    def text(self) -> str:
+        """The key's one spelling, with its family in front."""
 
     def verify(self, message: bytes, signature: bytes) -> None:
         """Raises: primitives.BadSignature."""
@@ -101,8 +112,55 @@ class Ed25519Signer:
         return Ed25519Verifier(primitives.ed25519_public(self.seed))
 
 
+@dataclass(frozen=True)
+class MlDsaVerifier:
+    """An ML-DSA public key: parameter set 44 (1,312 bytes) or 65 (1,952 bytes)."""
+
+    level: int
+    public: bytes
+
+    def __post_init__(self) -> None:
+        size = primitives.ML_DSA_PUBLIC_SIZE.get(self.level)
+        if size is None:
+            raise BadKey(f"ML-DSA-{self.level} is no parameter set of ours", fix="use 44 or 65")
+        if len(self.public) != size:
+            raise BadKey(f"an ML-DSA-{self.level} public key has {size} bytes, not {len(self.public)}")
+
+    def verify(self, message: bytes, signature: bytes) -> None:
+        primitives.ml_dsa_verify(self.level, self.public, message, signature)
+
+    @property
+    def text(self) -> str:
+        return f"ml-dsa-{self.level}:{self.public.hex()}"
+
+    @property
+    def key_id(self) -> str:
+        return hashlib.sha256(self.text.encode("ascii")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class MlDsaSigner:
+    """An ML-DSA key pair of parameter set 44 or 65, from its 32-byte seed (which no repr shows)."""
+
+    level: int
+    seed: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.level not in primitives.ML_DSA_PUBLIC_SIZE:
+            raise BadKey(f"ML-DSA-{self.level} is no parameter set of ours", fix="use 44 or 65")
+        if len(self.seed) != _SEED:
+            raise BadKey(f"an ML-DSA seed has {_SEED} bytes, not {len(self.seed)}")
+
+    def sign(self, message: bytes) -> bytes:
+        return primitives.ml_dsa_sign(self.level, self.seed, message)
+
+    @property
+    def verifier(self) -> MlDsaVerifier:
+        return MlDsaVerifier(self.level, primitives.ml_dsa_public(self.level, self.seed))
+
+
 def dump_key(
-    signer: Ed25519Signer,
+    signer: Ed25519Signer | MlDsaSigner,
     *,
     passphrase: bytes | None = None,
     salt: bytes = b"",
@@ -126,8 +184,45 @@ def dump_key(
     return json.dumps(body, indent=1).encode("ascii") + b"\n"
 
 
-def load_key(data: bytes, *, where: str, passphrase: bytes | None = None) -> Ed25519Signer:
-    """Read a key file's bytes. Raises: BadKey, which names `where` and never shows the key."""
+def is_sealed(data: bytes, *, where: str) -> bool:
+    """Whether a key file's bytes need a passphrase. Raises: BadKey, for bytes that are no key file."""
+    return "sealed" in _body(data, where)
+
+
+def load_key(
+    data: bytes, *, where: str, passphrase: bytes | None = None, least_memory: int = ARGON2_MEMORY
+) -> Ed25519Signer:
+    """Read the bytes of an Ed25519 key's file. Raises: BadKey, which names `where` and never shows the key."""
+    signer = load_any_key(data, where=where, passphrase=passphrase, least_memory=least_memory)
+    if not isinstance(signer, Ed25519Signer):
+        raise BadKey("is an ML-DSA key, and an Ed25519 key is needed here", where=where)
+    return signer
+
+
+def load_any_key(
+    data: bytes, *, where: str, passphrase: bytes | None = None, least_memory: int = ARGON2_MEMORY
+) -> Ed25519Signer | MlDsaSigner:
+    """Read a key file's bytes, of either family; one sealed with less than `least_memory` bytes is not opened.
+
+    Raises: BadKey, which names `where` and never shows the key.
+    """
+    body = _body(data, where)
+    seed = body.get("seed")
+    try:
+        if isinstance(seed, str):
+            raw = bytes.fromhex(seed)
+        else:
+            raw = _unseal(body.get("sealed"), passphrase, where, least_memory)
+        level = _ML_DSA_TEXT.get(str(body.get("public")).partition(":")[0])
+        signer = Ed25519Signer(raw) if level is None else MlDsaSigner(level, raw)
+    except (ValueError, TypeError, KeyError, OverflowError, Malformed):
+        raise BadKey("is damaged", where=where, fix="restore it from its backup") from None
+    if signer.verifier.text != body.get("public"):
+        raise BadKey("names a public key that is not that of its seed", where=where)
+    return signer
+
+
+def _body(data: bytes, where: str) -> dict[str, object]:
     try:
         body = json_object(data, where)
     except NotCanonical as e:
@@ -138,24 +233,22 @@ def load_key(data: bytes, *, where: str, passphrase: bytes | None = None) -> Ed2
         raise BadKey(
             f"has version {body.get('v')!r}, newer than this interlock reads", where=where, fix="upgrade interlock"
         )
-    seed = body.get("seed")
-    try:
-        raw = bytes.fromhex(seed) if isinstance(seed, str) else _unseal(body.get("sealed"), passphrase, where)
-        signer = Ed25519Signer(raw)
-    except (ValueError, TypeError, KeyError, OverflowError, Malformed):
-        raise BadKey("is damaged", where=where, fix="restore it from its backup") from None
-    if signer.verifier.text != body.get("public"):
-        raise BadKey("names a public key that is not that of its seed", where=where)
-    return signer
+    return body
 
 
-def _unseal(sealed: object, passphrase: bytes | None, where: str) -> bytes:
+def _unseal(sealed: object, passphrase: bytes | None, where: str, least_memory: int) -> bytes:
     if not isinstance(sealed, dict):
         raise BadKey("holds no key", where=where)
     if passphrase is None:
-        raise BadKey("is sealed with a passphrase", where=where, fix="a sealed key signs in the root ceremony only")
+        raise BadKey("is sealed with a passphrase", where=where, fix="name the file that holds its passphrase")
     ops, memory = int(sealed["ops"]), int(sealed["memory"])
-    if not (1 <= ops <= 10 and 0 < memory <= _ARGON2_MEMORY_MOST):
+    if sealed.get("kdf") != "argon2id" or ops < ARGON2_OPS or memory < least_memory:
+        raise BadKey(
+            f"is sealed more weakly than Argon2id with {ARGON2_OPS} passes over {least_memory >> 20} MiB",
+            where=where,
+            fix="make the key anew; whoever copied this file could guess its passphrase",
+        )
+    if ops > 10 or memory > _ARGON2_MEMORY_MOST:
         raise BadKey("asks for more memory or time than any key of ours needs", where=where)
     salt, nonce, box = (unb64(str(sealed[k]), k) for k in ("salt", "nonce", "box"))
     try:

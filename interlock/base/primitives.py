@@ -1,8 +1,8 @@
 """The only file that imports a cryptographic library; pure functions over bytes.
 
-Sources: Ed25519 RFC 8032 (libsodium's strict verification), X25519 RFC 7748, HKDF RFC 5869, AES-GCM SP 800-38D,
-TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox (libsodium).
-Randomness is an argument. Verification raises and never returns a bool.
+Sources: Ed25519 RFC 8032 (libsodium's strict verification), ML-DSA FIPS 204 (pure, its empty context), X25519 RFC 7748,
+HKDF RFC 5869, AES-GCM SP 800-38D, TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox (libsodium).
+Randomness is an argument, but for the hedge in ML-DSA's signatures. Verification raises and never returns a bool.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import nacl.pwhash.argon2id
 import nacl.secret
 import nacl.signing
 from Cryptodome.Hash import TurboSHAKE128
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import mldsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from interlock.base.errors import InterlockError
 
@@ -34,6 +36,10 @@ __all__ = [
     "hkdf_expand",
     "hkdf_extract",
     "hmac_sha256",
+    "ml_dsa_pem",
+    "ml_dsa_public",
+    "ml_dsa_sign",
+    "ml_dsa_verify",
     "sealed_with_passphrase",
     "turboshake128",
     "unsealed_with_passphrase",
@@ -42,6 +48,15 @@ __all__ = [
 ]
 
 KEY_SIZE: Final = 32
+ML_DSA_PUBLIC_SIZE: Final = {44: 1312, 65: 1952}  # parameter set -> bytes of a public key (FIPS 204, table 2)
+_ML_DSA_PRIVATE: Final[dict[int, Callable[[bytes], mldsa.MLDSA44PrivateKey | mldsa.MLDSA65PrivateKey]]] = {
+    44: mldsa.MLDSA44PrivateKey.from_seed_bytes,
+    65: mldsa.MLDSA65PrivateKey.from_seed_bytes,
+}
+_ML_DSA_PUBLIC: Final[dict[int, Callable[[bytes], mldsa.MLDSA44PublicKey | mldsa.MLDSA65PublicKey]]] = {
+    44: mldsa.MLDSA44PublicKey.from_public_bytes,
+    65: mldsa.MLDSA65PublicKey.from_public_bytes,
+}
 
 Rng = Callable[[int], bytes]  # so many fresh random bytes
 
@@ -68,6 +83,30 @@ def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> None:
         nacl.signing.VerifyKey(public).verify(message, signature)
     except (nacl.exceptions.CryptoError, ValueError, TypeError):
         raise BadSignature("signature does not verify") from None
+
+
+def ml_dsa_public(level: int, seed: bytes) -> bytes:
+    """The public key of a 32-byte seed (FIPS 204, 6.1), in the parameter set `level`: 44 or 65."""
+    return _ML_DSA_PRIVATE[level](seed).public_key().public_bytes_raw()
+
+
+def ml_dsa_sign(level: int, seed: bytes, message: bytes) -> bytes:
+    """A hedged signature: the library adds randomness of its own, so two over the same bytes differ (FIPS 204, 3.4)."""
+    return _ML_DSA_PRIVATE[level](seed).sign(message)
+
+
+def ml_dsa_verify(level: int, public: bytes, message: bytes, signature: bytes) -> None:
+    """Raises: BadSignature."""
+    try:
+        _ML_DSA_PUBLIC[level](public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise BadSignature("signature does not verify") from None
+
+
+def ml_dsa_pem(level: int, public: bytes) -> str:
+    """A public key as SubjectPublicKeyInfo in PEM (RFC 9881), the form that TUF metadata carries."""
+    key = _ML_DSA_PUBLIC[level](public)
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
 
 
 def x25519_public(private: bytes) -> bytes:

@@ -11,26 +11,48 @@ from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSli
 
 from interlock.base import canonical
 from interlock.base.files import private_dir, read_bounded, replace
-from interlock.base.keys import ARGON2_MEMORY, BadKey, Ed25519Signer, Ed25519Verifier, dump_key, load_key
-from interlock.base.primitives import Rng
+from interlock.base.keys import (
+    ARGON2_MEMORY,
+    BadKey,
+    Ed25519Signer,
+    Ed25519Verifier,
+    MlDsaVerifier,
+    dump_key,
+    is_sealed,
+    load_key,
+)
+from interlock.base.primitives import Rng, ml_dsa_pem
 
 __all__ = ["HOLDER_FIELD", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
 
 
 HOLDER_FIELD: Final = "x-interlock-holder"
 _MAX_KEY_FILE: Final = 16 * 1024
+_ED25519: Final = "ed25519"
+_ML_DSA: Final = "ml-dsa"
+_ML_DSA_SCHEME: Final = "ml-dsa-65/1"
+
+RoleVerifier = Ed25519Verifier | MlDsaVerifier
 
 
-def tuf_key(verifier: Ed25519Verifier, holder: str = "") -> SSlibKey:
-    """A public key as TUF metadata names it; `holder` is whose key it is, and stands signed beside it."""
-    keyval = {"public": verifier.public.hex()}
-    body = {"keytype": "ed25519", "scheme": "ed25519", "keyval": keyval}
+def tuf_key(verifier: RoleVerifier, holder: str = "") -> SSlibKey:
+    """A public key as TUF metadata names it; `holder` is whose key it is, and stands signed beside it.
+
+    Raises: BadKey, for an ML-DSA key of another set than 65.
+    """
+    if isinstance(verifier, Ed25519Verifier):
+        kind, scheme, public = _ED25519, _ED25519, verifier.public.hex()
+    elif verifier.level == 65:
+        kind, scheme, public = _ML_DSA, _ML_DSA_SCHEME, ml_dsa_pem(65, verifier.public)
+    else:
+        raise BadKey("is no key for a role; ML-DSA-65 is", where=f"ml-dsa-{verifier.level}")
+    body = {"keytype": kind, "scheme": scheme, "keyval": {"public": public}}
     keyid = hashlib.sha256(canonical.encode(body)).hexdigest()
-    return SSlibKey(keyid, "ed25519", "ed25519", dict(keyval), {HOLDER_FIELD: holder} if holder else {})
+    return SSlibKey(keyid, kind, scheme, {"public": public}, {HOLDER_FIELD: holder} if holder else {})
 
 
 class RoleSigner(Signer):
-    """Signs TUF metadata with one of our keys."""
+    """Signs TUF metadata with one of our Ed25519 keys."""
 
     def __init__(self, signer: Ed25519Signer) -> None:
         self._signer = signer
@@ -79,9 +101,9 @@ def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
 
 
 def read_key(path: Path, passphrase: bytes | None = None, *, least_memory: int = ARGON2_MEMORY) -> Ed25519Signer:
-    """Read one key file; one that others can read, or that is sealed weakly, is refused. Raises: BadKey, BadState."""
+    """Read a key file; one sealed weakly, or open to others and not sealed, is refused. Raises: BadKey, BadState."""
     data = read_bounded(path, _MAX_KEY_FILE)
-    if path.stat().st_mode & 0o077:
+    if path.stat().st_mode & 0o077 and not is_sealed(data, where=str(path)):  # a stick's file system keeps no modes
         raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
     return load_key(data, where=str(path), passphrase=passphrase, least_memory=least_memory)
 

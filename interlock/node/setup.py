@@ -141,7 +141,8 @@ def hold_ceremony(
         holders.append(holder)
     draft = draft_root(holders, online, threshold=threshold, now_us=now_us)
     for name in list(passphrases)[:threshold]:
-        draft = sign_root(draft, read_key(home / "ceremony" / f"{name}.key", passphrases[name]))
+        key = read_key(home / "ceremony" / f"{name}.key", passphrases[name], least_memory=memory)
+        draft = sign_root(draft, key)
     root = finish_root(draft)
     create_commons(home, root, now_us)
     return Root(root, tuple(passphrases), threshold)

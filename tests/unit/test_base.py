@@ -77,11 +77,11 @@ def test_a_key_file_reads_back_and_never_shows_its_seed() -> None:
 def test_a_sealed_key_opens_with_its_passphrase_only() -> None:
     sealed = dump_key(SIGNER, passphrase=b"correct horse", salt=bytes(16), nonce=bytes(24), memory=8 << 20)
     assert SIGNER.seed.hex() not in sealed.decode()
-    assert load_key(sealed, where="k", passphrase=b"correct horse") == SIGNER
+    assert load_key(sealed, where="k", passphrase=b"correct horse", least_memory=8 << 20) == SIGNER
     with pytest.raises(BadKey, match="passphrase"):
-        load_key(sealed, where="k", passphrase=b"wrong")
+        load_key(sealed, where="k", passphrase=b"wrong", least_memory=8 << 20)
     with pytest.raises(BadKey, match="sealed"):
-        load_key(sealed, where="k")
+        load_key(sealed, where="k", least_memory=8 << 20)
 
 
 def test_a_key_file_that_asks_for_too_much_memory_is_refused() -> None:
