@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from interlock.engine.event import Phase
 from interlock.engine.origins import readings_of
@@ -41,13 +41,14 @@ class Stays(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands for all conditions of one rule: its phase, the limits under which texts are read, and whether paths
-    are followed on the file system."""
+    """What stands for all conditions of one rule: its phase, the limits under which texts are read, whether paths are
+    followed on the file system, and whether it is told at any cost how long a text its patterns judge natively."""
 
     phase: Phase
     limits: Limits
     oversize: Oversize
     resolves: bool = False
+    patient: bool = False
 
     def reading(self, argument: str) -> Reading:
         """How patterns read the argument of this name."""
@@ -90,7 +91,7 @@ def _arg(when: Mapping[str, Any], frame: Frame) -> _Json:
     path = when["arg"]
     test = {key: wanted for key, wanted in when.items() if key != "arg"}
     reading = frame.reading(str(path_steps(path, "")[0]))
-    return {"arg": path, "values": frame.limits.values, "test": _test(test, reading)}
+    return {"arg": path, "values": frame.limits.values, "test": _test(test, reading, frame.patient)}
 
 
 def _detector(when: Mapping[str, Any], frame: Frame) -> _Json:
@@ -149,28 +150,33 @@ def _words(given: str | Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
-def _test(test: object, reading: Reading = _WHOLE) -> _Json:
+def _test(test: object, reading: Reading = _WHOLE, patient: bool = False) -> _Json:
     """A test: its operators in the order in which they are asked, and how they read a text. Raises: Stays."""
     given: Mapping[str, object] = test if isinstance(test, Mapping) else {"glob": test}
     raw = given.get("raw", False)
     flags = str(given.get("flags", ""))
     longest = reading.limit + 1 if raw is True else LONGEST * (reading.limit + 1)
-    ops = [_operator(key, wanted, flags, raw is True, longest) for key, wanted in given.items() if key not in BESIDE]
+    told = _Told(longest, patient)
+    ops = [_operator(key, wanted, flags, raw is True, told) for key, wanted in given.items() if key not in BESIDE]
     return {"ops": ops, "raw": raw, "limit": reading.limit, "partial": reading.partial}
 
 
-def _operator(key: str, wanted: Any, flags: str, raw: bool, longest: int) -> list[object]:
+class _Told(NamedTuple):
+    """How long a text a pattern may have to read, and whether that is told at any cost."""
+
+    longest: int
+    patient: bool
+
+
+def _operator(key: str, wanted: Any, flags: str, raw: bool, told: _Told) -> list[object]:
     _demand_numbers(wanted)
     if key == "regex":
-        return ["pattern", _pattern(*parse(wanted, flags), longest)]
+        tree, unicode = parse(wanted, flags)
+        return ["pattern", _spelt(tree, unicode, judges_up_to(tree, unicode, *told), told.longest)]
     if key == "glob" and ("?" in wanted or "[" in wanted):
         tree = glob_tree(wanted)
-        return ["pattern", _spelt(tree, False, sure_length(tree, False, longest), longest)]
+        return ["pattern", _spelt(tree, False, sure_length(tree, False, *told), told.longest)]
     return [key, normal_deep(wanted) if key in _TEXTS and not raw else wanted]
-
-
-def _pattern(tree: Node, unicode: bool, longest: int) -> object:
-    return _spelt(tree, unicode, judges_up_to(tree, unicode, longest), longest)
 
 
 def _spelt(tree: Node, unicode: bool, sure: int, longest: int) -> object:

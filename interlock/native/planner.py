@@ -20,6 +20,7 @@ __all__ = ["Planned", "Segment", "planned"]
 
 _FORMAT: Final = "interlock-plan"
 _VERSION: Final = 1
+_PATIENT: Final = 256  # patterns of a policy of which it is told, at any cost, how long a text they judge natively
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -51,15 +52,18 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
     text.write(_json({"format": _FORMAT, "v": _VERSION, "abi": ABI_VERSION, "rules": []})[:-2].encode("utf-8"))
     decisions: list[Decision | None] = []
     reasons = dict(refused or {})
+    patterns = 0
     for at, rule in enumerate(policy.rules):
         if at in reasons:
             continue
         try:
-            body = {"at": at, **_native(rule)}
+            body = {"at": at, **_native(rule, patterns < _PATIENT)}
         except Stays as e:
             reasons[at] = str(e)
             continue
-        text.write(f"{',' if decisions else ''}{_json(body)}".encode())
+        row = _json(body)
+        patterns += row.count('["pattern",[')
+        text.write(f"{',' if decisions else ''}{row}".encode())
         decisions.append(_fixed(body))
     text.write(b"]}")
     return Planned(
@@ -70,14 +74,14 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
     )
 
 
-def _native(rule: Rule) -> dict[str, Any]:
+def _native(rule: Rule, patient: bool) -> dict[str, Any]:
     """A rule in the native form, without its position. Raises: Stays."""
     plan: Mapping[str, Any] | None = rule.plan
     if plan is None:
         raise Stays("it is code")
     if "when" not in plan:
         return {**_own(rule, plan), "when": None}
-    frame, oversize = _frame(rule.phase, plan["oversize"], tuple(plan["limits"].items()), plan["resolve"])
+    frame, oversize = _frame(rule.phase, plan["oversize"], tuple(plan["limits"].items()), plan["resolve"], patient)
     kept = ("phase", "verdict", "reason", "policy_id", "attributed_to", "mask", "unjudged")
     return {
         "id": plan["id"],  # the document's own: what it cannot judge it says under that
@@ -90,11 +94,13 @@ def _native(rule: Rule) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=16)
-def _frame(phase: Phase, word: str, limits: tuple[tuple[str, int], ...], resolves: bool) -> tuple[Frame, str]:
+def _frame(
+    phase: Phase, word: str, limits: tuple[tuple[str, int], ...], resolves: bool, patient: bool
+) -> tuple[Frame, str]:
     """The frame of a rule, and its verdict on a text that is longer than its patterns read."""
     oversize = Oversize(**{phase: word})
     verdict = oversize.verdict(phase) or Verdict.BLOCK
-    return Frame(phase, Limits(**dict(limits)), oversize, resolves), verdict.name.lower()
+    return Frame(phase, Limits(**dict(limits)), oversize, resolves, patient), verdict.name.lower()
 
 
 def _first_flow(when: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -56,9 +56,9 @@ def compile(pattern: str, flags: str = "") -> Regex:
     return Regex(pattern, node, unicode)
 
 
-def judges_up_to(node: Node, unicode: bool, needed: int) -> int:
-    """Characters of a text that is never too costly for a tree; it is looked for only until it reaches `needed`."""
-    return needed if _is_bounded(node) else sure_length(node, unicode, needed)
+def judges_up_to(node: Node, unicode: bool, needed: int, patient: bool = False) -> int:
+    """Characters of a text that is never too costly for a tree; see `regex_automaton.sure_length`."""
+    return needed if _is_bounded(node) else sure_length(node, unicode, needed, patient)
 
 
 def _bounded(node: Node, unicode: bool) -> re.Pattern[str] | None:

@@ -130,13 +130,15 @@ def states_needed(node: Node) -> int:
     return 1
 
 
-def sure_length(node: Node, unicode: bool, needed: int) -> int:
-    """A length up to which texts never cost too much: `needed` characters, or as many as can be told at little cost.
+def sure_length(node: Node, unicode: bool, needed: int, patient: bool = False) -> int:
+    """A length up to which texts never cost too much: `needed` characters, or as many as can be told.
 
-    The automaton is built only for a pattern with so many states that nothing else says enough.
+    The automaton is built where `patient`, at a millisecond or so; else only for a pattern with so many states that
+    nothing else says enough for a text of ordinary length.
     """
     floor = _floor(states_needed(node) + 1)
-    return floor if floor >= min(needed, _ORDINARY) else Automaton(node, unicode).sure_length(needed)
+    enough = needed if patient else min(needed, _ORDINARY)
+    return floor if floor >= enough else Automaton(node, unicode).sure_length(needed)
 
 
 def _floor(states: int) -> int:
