@@ -1,22 +1,22 @@
 """The argument tree of `interlock mesh`; what a command does stands in mesh_node (members), mesh_count
 (members who report) and mesh_roles (operators).
 
-Those modules need the extra `mesh` and are imported only when one of their commands runs.
+Those modules need the extra `mesh` and are imported only when one of their commands runs. A family with many commands
+adds them in a module of its own (`mesh_args` has the tools), which imports nothing of the extra either.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from interlock.base.errors import InterlockError
 from interlock.node.cli.doctor import Row
+from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
 
-__all__ = ["ROLES", "UnsupportedPlatform", "node", "register"]
+__all__ = ["ROLES", "node", "register"]
 
 ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
@@ -26,13 +26,6 @@ _ROLES: Final = "interlock.node.cli.mesh_roles"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
-_Commands = argparse._SubParsersAction  # argparse has no public name for it
-
-
-class UnsupportedPlatform(InterlockError):
-    """A part that does not run on this system."""
-
-    code = "unsupported-platform"
 
 
 def node(config: str | None) -> Iterator[Row]:
@@ -62,13 +55,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _setup_commands(group)
     _operator_commands(group)
     _harness_command(group)
-    demo = _add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
+    demo = add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
     demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
 
 
-def _member_commands(group: _Commands[argparse.ArgumentParser]) -> None:
-    init = _add(group, "init", _NODE, "init", "pin a commons: its first root, its log and the witnesses that count")
+def _member_commands(group: Commands) -> None:
+    init = add(group, "init", _NODE, "init", "pin a commons: its first root, its log and the witnesses that count")
     root = init.add_mutually_exclusive_group(required=True)
     root.add_argument("--root", metavar="FILE", help="the commons' first root, from somebody you trust")
     root.add_argument("--root-sha256", metavar="HEX", help="its digest; the root is then fetched and must match")
@@ -76,37 +69,37 @@ def _member_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     init.add_argument(
         "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
     )
-    subscribe = _add(group, "subscribe", _NODE, "subscribe", "follow packs in their rings, and bring them into force")
+    subscribe = add(group, "subscribe", _NODE, "subscribe", "follow packs in their rings, and bring them into force")
     subscribe.add_argument("pack", metavar="mesh:PACK@RING", nargs="+")
-    unsubscribe = _add(group, "unsubscribe", _NODE, "unsubscribe", "follow a pack no more")
+    unsubscribe = add(group, "unsubscribe", _NODE, "unsubscribe", "follow a pack no more")
     unsubscribe.add_argument("pack", metavar="mesh:PACK@RING")
-    _add(group, "update", _NODE, "update", "look for news once, now")
-    run = _add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
-    _add_service(run)
-    grant = _add(group, "grant", _NODE, "grant", "let rules of a community pack block and mask here")
+    add(group, "update", _NODE, "update", "look for news once, now")
+    run = add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
+    add_service(run)
+    grant = add(group, "grant", _NODE, "grant", "let rules of a community pack block and mask here")
     grant.add_argument("pack", metavar="mesh:PACK@RING")
     grant.add_argument("rules", metavar="RULE", nargs="*", help="ids of rules; all of the pack's where none is named")
     grant.add_argument("--revoke", action="store_true", help="take the grant back")
-    status = _add(group, "status", _NODE, "status", "what is in force, since when, and what is wrong")
+    status = add(group, "status", _NODE, "status", "what is in force, since when, and what is wrong")
     status.add_argument("--json", action="store_true", help="one JSON object")
-    doctor = _add(group, "doctor", _NODE, "doctor", "check this node: pins, packs, freshness, split views")
+    doctor = add(group, "doctor", _NODE, "doctor", "check this node: pins, packs, freshness, split views")
     doctor.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _count_commands(group: _Commands[argparse.ArgumentParser]) -> None:
-    consent = _add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
+def _count_commands(group: Commands) -> None:
+    consent = add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
     consent.add_argument("answer", choices=("on", "off", "show"))
     consent.add_argument("task", nargs="?", help="the task's name")
     consent.add_argument("--demo", action="store_true", help="agree to a task with the floor of a demo")
-    report = _add(group, "report", _COUNT, "report_now", "send what is due, once")
+    report = add(group, "report", _COUNT, "report_now", "send what is due, once")
     report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
-    ledger = _add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
+    ledger = add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
     ledger.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _harness_command(group: _Commands[argparse.ArgumentParser]) -> None:
+def _harness_command(group: Commands) -> None:
     told = "measure a policy on commands that others wrote: what it meets, and what it stops for nothing"
-    harness = _add(group, "harness", _HARNESS, "harness", told, home=False, config=False)
+    harness = add(group, "harness", _HARNESS, "harness", told, home=False, config=False)
     harness.add_argument("policy", metavar="FILE|builtin:NAME")
     harness.add_argument(
         "--corpus", metavar="DIR", default="corpora", help="the folder of the corpus (default: ./%(default)s)"
@@ -117,8 +110,8 @@ def _harness_command(group: _Commands[argparse.ArgumentParser]) -> None:
     harness.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
-    publish = _add(
+def _operator_commands(group: Commands) -> None:
+    publish = add(
         group,
         "publish",
         _ROLES,
@@ -140,7 +133,7 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
     cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
-    serve = _add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
+    serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.add_argument("--role", choices=ROLES, required=True)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
@@ -150,12 +143,12 @@ def _operator_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument("--tls-key", metavar="FILE")
     serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
-    _add_service(serve)
+    add_service(serve)
 
 
-def _setup_commands(group: _Commands[argparse.ArgumentParser]) -> None:
+def _setup_commands(group: Commands) -> None:
     told = "make a role's folder: keys, tokens, configuration"
-    setup = _add(group, "setup", _SETUP, "setup", told, home=False, config=False)
+    setup = add(group, "setup", _SETUP, "setup", told, home=False, config=False)
     setup.add_argument("--role", choices=ROLES, required=True)
     setup.add_argument("--dir", metavar="DIR", required=True, help="the role's new folder")
     setup.add_argument("--name", metavar="NAME", default="", help="log: its origin; witness: its name in policies")
@@ -175,7 +168,7 @@ def _setup_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     )
     setup.add_argument("--upstream", metavar="URL", default="", help="mirror: what it copies")
     setup.add_argument("--root", metavar="FILE", help="mirror: the commons' first root")
-    token = _add(
+    token = add(
         group,
         "token",
         _SETUP,
@@ -193,34 +186,3 @@ def _setup_commands(group: _Commands[argparse.ArgumentParser]) -> None:
     )
     token.add_argument("--name", metavar="NAME", required=True, help="who it is for")
     token.add_argument("--out", metavar="FILE", required=True, help="the new file that holds the token; hand it over")
-
-
-def _add(
-    group: _Commands[argparse.ArgumentParser],
-    name: str,
-    module: str,
-    function: str,
-    told: str,
-    *,
-    home: bool = True,
-    config: bool = True,
-) -> argparse.ArgumentParser:
-    parser = group.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
-    if config and name != "demo":
-        parser.add_argument("--config", metavar="FILE", help="the configuration file")
-    if home and name != "demo":
-        parser.add_argument("--home", metavar="DIR", help="the node's home; by default the [mesh] section names it")
-    parser.set_defaults(run=lambda args: _load(module, function)(args), parser=parser)
-    return parser
-
-
-def _add_service(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
-    parser.add_argument("--stop-with-stdin", action="store_true", help="stop when standard input is closed")
-
-
-def _load(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    if sys.platform == "win32":
-        raise UnsupportedPlatform("does not run on Windows", where="interlock mesh", fix="use Linux or macOS")
-    found: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), function)
-    return found

@@ -1,0 +1,54 @@
+"""How a command of `interlock mesh` is added: its parser, and the module that is imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["Commands", "UnsupportedPlatform", "add", "add_service"]
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # argparse has no public name for it
+
+
+class UnsupportedPlatform(InterlockError):
+    """A part that does not run on this system."""
+
+    code = "unsupported-platform"
+
+
+def add(
+    group: Commands,
+    name: str,
+    module: str,
+    function: str,
+    told: str,
+    *,
+    home: bool = True,
+    config: bool = True,
+) -> argparse.ArgumentParser:
+    """A command `name`, which the function of a module runs; `told` is its help. `--config` and `--home` by default."""
+    parser = group.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+    if config and name != "demo":
+        parser.add_argument("--config", metavar="FILE", help="the configuration file")
+    if home and name != "demo":
+        parser.add_argument("--home", metavar="DIR", help="the node's home; by default the [mesh] section names it")
+    parser.set_defaults(run=lambda args: _load(module, function)(args), parser=parser)
+    return parser
+
+
+def add_service(parser: argparse.ArgumentParser) -> None:
+    """The options of what runs until it is stopped."""
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--stop-with-stdin", action="store_true", help="stop when standard input is closed")
+
+
+def _load(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    if sys.platform == "win32":
+        raise UnsupportedPlatform("does not run on Windows", where="interlock mesh", fix="use Linux or macOS")
+    found: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), function)
+    return found
