@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Answer:
     body: bytes = b""
 
 
-def ask(app: ASGIApp, path: str, method: str = "GET") -> Answer:
+def ask(app: ASGIApp, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answer:
     """One request straight into an application, its path as it stands: no client tidies it up first."""
     answer = Answer()
 
@@ -68,7 +68,7 @@ def ask(app: ASGIApp, path: str, method: str = "GET") -> Answer:
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [],
+        "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
     }
@@ -111,6 +111,24 @@ def test_what_changes_in_place_is_not_cached_and_the_rest_is_for_good(commons: W
         answer = ask(app, path)
         assert answer.status == 200
         assert answer.headers["cache-control"] == IMMUTABLE
+
+
+def test_whoever_has_the_newest_is_told_so_and_sent_nothing(commons: World) -> None:
+    mirror = commons.mirror()
+    mirror.copy()
+    app = mirror_role.app(mirror)
+    for path in ("/metadata/timestamp.json", "/log/checkpoint"):
+        first = ask(app, path)
+        for sent in (first.headers["etag"], f'"x", W/{first.headers["etag"]}', "*"):
+            again = ask(app, path, headers={"If-None-Match": sent})
+            assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        assert ask(app, path, headers={"If-None-Match": '"another"'}).body == first.body
+    tag = ask(app, "/metadata/timestamp.json").headers["etag"]
+    commons.publisher.publish(pack(2), "stable")
+    mirror.copy()
+    changed = ask(app, "/metadata/timestamp.json", headers={"If-None-Match": tag})
+    assert changed.status == 200
+    assert changed.headers["etag"] != tag
 
 
 @pytest.mark.parametrize(

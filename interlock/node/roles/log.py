@@ -27,6 +27,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature
 from interlock.node.http import BadBody, body_of
+from interlock.node.roles.static import IMMUTABLE, tagged
 from interlock.node.tokens import NotAllowed, TokenTable
 from interlock.transparency.checkpoint import CosignatureVerifier, parse_checkpoint
 from interlock.transparency.entry import parse_entry
@@ -46,8 +47,6 @@ GRACE_S: Final = 0.25  # how long more cosignatures are waited for once the quor
 ATTEMPTS: Final = 3  # requests to one witness for one checkpoint
 RETRY_S: Final = 5.0  # between two attempts to publish what is not; twice as long after each failure, up to
 RETRY_MOST_S: Final = 60.0
-IMMUTABLE: Final = "public, max-age=31536000, immutable"
-CHANGING: Final = "no-cache"
 
 
 class WitnessRefused(InterlockError):
@@ -156,11 +155,11 @@ class _Role:
         self._cosigners = cosigners
         self._turn = asyncio.Lock()
 
-    async def checkpoint(self, _request: Request) -> Response:
+    async def checkpoint(self, request: Request) -> Response:
         note = self._log.published
         if note is None:
             return _problem(404, "nothing is published yet")
-        return Response(note, media_type="text/plain; charset=utf-8", headers={"Cache-Control": CHANGING})
+        return tagged(request, note, "text/plain; charset=utf-8")
 
     async def tile(self, request: Request) -> Response:
         try:

@@ -1,7 +1,13 @@
-"""Serving a directory of signed, public files: nothing outside it, nothing hidden, and told how long it stays true."""
+"""Serving a directory of signed, public files: nothing outside it, nothing hidden, and told how long it stays true.
+
+A file that is replaced in place is read whole before the answer begins, so that no answer mixes two of its states, and
+its tag follows from its bytes: whoever sends that tag (If-None-Match, RFC 9110 13.1.2) is told 304 while they stay.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,10 +18,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-__all__ = ["CHANGING", "IMMUTABLE", "static_app"]
+from interlock.base.files import BadState, read_bounded
+
+__all__ = ["CHANGING", "IMMUTABLE", "static_app", "tagged"]
 
 CHANGING: Final = "no-cache"  # ask again each time: it is replaced in place
 IMMUTABLE: Final = "public, max-age=31536000, immutable"  # its name holds its version or its digest
+_MAX_CHANGING: Final = 1 << 20  # bytes
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]*", re.ASCII)
 
 
@@ -28,14 +37,33 @@ def static_app(mounts: Mapping[str, Path], changing: Callable[[str], bool]) -> S
             found = _file_below(root, path)
             if found is None:
                 return PlainTextResponse("not found\n", status_code=404)
-            cache = CHANGING if changing(f"{prefix.strip('/')}/{path}".lstrip("/")) else IMMUTABLE
-            return FileResponse(found, media_type=_media_type(path), headers={"Cache-Control": cache})
+            if changing(f"{prefix.strip('/')}/{path}".lstrip("/")):
+                return await asyncio.to_thread(_whole, request, found, _media_type(path))
+            return FileResponse(found, media_type=_media_type(path), headers={"Cache-Control": IMMUTABLE})
 
         return Route(f"{prefix}/{{path:path}}", serve_file, methods=["GET"])
 
     application = Starlette(routes=[serve_from(prefix, root) for prefix, root in mounts.items()])
     application.router.redirect_slashes = False  # a path has one spelling
     return application
+
+
+def tagged(request: Request, data: bytes, media_type: str) -> Response:
+    """An answer of bytes that may change, or 304 for whoever has just these."""
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = {"Cache-Control": CHANGING, "ETag": tag}
+    known = (one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(","))
+    if any(one in (tag, "*") for one in known):
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=media_type, headers=headers)
+
+
+def _whole(request: Request, path: Path, media_type: str) -> Response:
+    try:
+        data = read_bounded(path, _MAX_CHANGING)
+    except BadState:  # gone since it was looked for
+        return PlainTextResponse("not found\n", status_code=404)
+    return tagged(request, data, media_type)
 
 
 def _file_below(root: Path, path: str) -> Path | None:
