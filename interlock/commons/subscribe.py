@@ -17,13 +17,12 @@ from typing import Final
 
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import Fetcher, NotFound
+from interlock.base.fetch import Fetcher
 from interlock.base.files import file_lock, private_dir, read_bounded, replace, stamped, unstamped
-from interlock.commons.channel import parse_channel
-from interlock.commons.decided import keep_proof, proof_is_kept
+from interlock.commons.found import Finder
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.installed import base_rules, read_grants
-from interlock.commons.layout import CATALOG_RING, MAX_CHANNEL, catalog_path, channel_path, pack_path
+from interlock.commons.layout import CATALOG_RING, catalog_path
 from interlock.commons.live import (
     STATUS,
     Live,
@@ -34,13 +33,13 @@ from interlock.commons.live import (
     write_live,
     write_subscriptions,
 )
-from interlock.commons.logged import LogFetcher, Logged, demand_logged
-from interlock.commons.pack import MAX_PACK, Pack, known_name, parse_pack, sha256_hex
+from interlock.commons.logged import LogFetcher
+from interlock.commons.pack import Pack, known_name
 from interlock.commons.pins import read_pins
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
-from interlock.commons.updater import MetadataRefused, View, refreshed
-from interlock.transparency.follow import LogView, Rollback
+from interlock.commons.updater import View, refreshed
+from interlock.transparency.follow import LogView
 
 __all__ = ["Subscriber", "Update", "read_status"]
 
@@ -70,6 +69,7 @@ class Subscriber:
         self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
         self._pins = read_pins(home)
         self._log = LogView(home / "log", self._pins.policy, clock, evidence=home / "evidence")
+        self._finder = Finder(home, self._log, self._pins.policy, self._log_fetcher, clock)
 
     def subscribe(self, pack: str, ring: str) -> None:
         """Follow a pack in a ring, from the next update on. Raises: BadPack; ValueError, for no ring; NotWritable."""
@@ -109,7 +109,7 @@ class Subscriber:
         with file_lock(self._home / "lock"), self._view() as view:
             data = view.target(path, MAX_CATALOG)
             catalog = parse_catalog(data, where=path)
-            logged = self._logged(view, path, data, (task, 1, CATALOG_RING))
+            logged = self._finder.logged(view, path, data, (task, 1, CATALOG_RING))
         if catalog.task != task:
             raise BadCatalog("is the catalog of another task", where=path)
         if logged.entry.at >= catalog.opens_at:
@@ -120,8 +120,8 @@ class Subscriber:
         live = read_live(self._home)
         with self._view() as view:
             tree_size = self._log.refresh(self._log_fetcher).checkpoint.size
-            found = [self._found(view, live, *pair) for pair in read_subscriptions(self._home)]
-        fresh = [(row, pack) for row, pack in found if pack is not None]
+            found = [self._finder.found(view, live, *pair) for pair in read_subscriptions(self._home)]
+        fresh = [(f.row, f.pack) for f in found if f.pack is not None]
         self._demand_resolves(fresh)
         for row, pack in fresh:
             replace(store_file(self._home, row.sha256), pack.data)
@@ -142,45 +142,6 @@ class Subscriber:
     def _view(self) -> contextlib.AbstractContextManager[View]:
         now_us = self._clock.now_us()
         return refreshed(self._home / "tuf", self._fetcher, bootstrap=self._pins.root, now_us=now_us)
-
-    def _found(self, view: View, live: Live, name: str, ring: str) -> tuple[LiveRow, Pack | None]:
-        """What one subscription has now; with the pack where it is new here."""
-        version, sha256 = self._newest(view, name, ring)
-        before = live.rows.get((name, ring))
-        if before is not None:
-            _demand_not_older(before, version, sha256)
-            kept = proof_is_kept(self._home, before.sha256, before.log_index)
-            if before.version == version and self._intact(before) and kept:
-                return before, None
-        path = pack_path(ring, name, version)
-        data = view.target(path, MAX_PACK)
-        if sha256_hex(data) != sha256:
-            raise MetadataRefused("has another digest than its ring's index says", where=path, fix="tell the commons")
-        logged = self._logged(view, path, data, (name, version, ring))
-        pack = parse_pack(data, where=path)
-        if (pack.name, pack.version) != (name, version):
-            raise MetadataRefused("is another pack than its path says", where=path, fix="tell the commons")
-        keep_proof(self._home, sha256, logged.index, logged.entry_data, logged.proof)
-        row = LiveRow(name, ring, version, sha256, logged.index, logged.tree_size, self._clock.now_us())
-        return row, pack
-
-    def _newest(self, view: View, name: str, ring: str) -> tuple[int, str]:
-        path = channel_path(ring)
-        try:
-            packs = parse_channel(view.target(path, MAX_CHANNEL), ring, where=path)
-        except NotFound:
-            packs = {}
-        if name not in packs:
-            raise NotFound(f"is not published in ring {ring}", where=f"mesh:{name}@{ring}", fix="check the name")
-        return packs[name]
-
-    def _logged(self, view: View, path: str, data: bytes, named: tuple[str, int, str]) -> Logged:
-        policy, fetcher = self._pins.policy, self._log_fetcher
-        return demand_logged(view, path, data, named, log=self._log, policy=policy, fetcher=fetcher)
-
-    def _intact(self, row: LiveRow) -> bool:
-        path = store_file(self._home, row.sha256)
-        return path.exists() and sha256_hex(read_bounded(path, MAX_PACK)) == row.sha256
 
     def _demand_resolves(self, fresh: Iterable[tuple[LiveRow, Pack]]) -> None:
         """Compile what is about to go live, so that a pack that no guard could load never does."""
@@ -213,11 +174,3 @@ def read_status(home: Path) -> dict[str, object]:
     """What the last update said: `at`, `ok`, and `trouble` (code, line) or `tree_size`; {} before the first."""
     path = home / STATUS
     return unstamped(read_bounded(path, _LIMIT), _STATUS_FORMAT, 1, where=str(path)) if path.exists() else {}
-
-
-def _demand_not_older(before: LiveRow, version: int, sha256: str) -> None:
-    where = f"mesh:{before.pack}@{before.ring}"
-    if version < before.version:
-        raise Rollback(f"offers version {version} after {before.version}", where=where, fix="try another mirror")
-    if version == before.version and sha256 != before.sha256:
-        raise Rollback(f"offers another version {version} than the one in force", where=where, fix="tell the commons")
