@@ -1,6 +1,7 @@
 //! Python binding of interlock's native engine: convert, call, convert; no logic.
 
 mod intents;
+mod membership;
 mod plan;
 mod read;
 
@@ -11,6 +12,8 @@ mod interlock_native {
 
     #[pymodule_export]
     use crate::intents::intents;
+    #[pymodule_export]
+    use crate::membership::{rsabssa_blind, rsabssa_blind_sign, rsabssa_finalize, rsabssa_verify};
     #[pymodule_export]
     use crate::plan::{BadPlan, Panicked, Plan};
 
