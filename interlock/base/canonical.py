@@ -29,7 +29,19 @@ from typing import Any, Final
 
 from interlock.base.errors import InterlockError
 
-__all__ = ["MAX_DEPTH", "NotCanonical", "digest", "encode", "json_object", "long_digest", "parse_json", "plain"]
+__all__ = [
+    "MAX_DEPTH",
+    "STRICT",
+    "NotCanonical",
+    "NotStrict",
+    "digest",
+    "encode",
+    "json_object",
+    "long_digest",
+    "not_json",
+    "parse_json",
+    "plain",
+]
 
 MAX_DEPTH: Final = 200
 _TAG: Final = "$il"
@@ -143,16 +155,21 @@ def parse_json(data: bytes, what: str) -> object:
     """
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except UnicodeDecodeError as e:
-        raise NotCanonical(f"is not UTF-8 (byte {e.start})", where=what) from None
-    except json.JSONDecodeError as e:
-        raise NotCanonical(f"is not JSON (line {e.lineno}, column {e.colno}: {e.msg})", where=what) from None
-    except RecursionError:
-        raise NotCanonical("is nested too deeply", where=what) from None
-    except _NotStrict as e:
-        raise NotCanonical(f"is not JSON ({e})", where=what) from None
-    except ValueError:  # all that is left: int() refuses a text of more than some thousand digits
-        raise NotCanonical("holds an integer of too many digits", where=what) from None
+    except (ValueError, RecursionError) as e:
+        raise not_json(e, what) from None
+
+
+def not_json(e: ValueError | RecursionError, what: str) -> NotCanonical:
+    """The refusal of a document that `STRICT` does not read, by what reading it raised."""
+    if isinstance(e, UnicodeDecodeError):
+        return NotCanonical(f"is not UTF-8 (byte {e.start})", where=what)
+    if isinstance(e, json.JSONDecodeError):
+        return NotCanonical(f"is not JSON (line {e.lineno}, column {e.colno}: {e.msg})", where=what)
+    if isinstance(e, RecursionError):
+        return NotCanonical("is nested too deeply", where=what)
+    if isinstance(e, NotStrict):
+        return NotCanonical(f"is not JSON ({e})", where=what)
+    return NotCanonical("holds an integer of too many digits", where=what)  # int() refuses some thousand digits
 
 
 def json_object(data: bytes, what: str) -> dict[str, object]:
@@ -163,7 +180,7 @@ def json_object(data: bytes, what: str) -> dict[str, object]:
     return value
 
 
-class _NotStrict(ValueError):
+class NotStrict(ValueError):
     """What Python's parser takes and JSON does not have."""
 
 
@@ -172,12 +189,15 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(seen) != len(pairs):
         keys = [k for k, _ in pairs]
         twice = next(k for k in keys if keys.count(k) > 1)
-        raise _NotStrict(f"key {twice!r} stands twice in one object")
+        raise NotStrict(f"key {twice!r} stands twice in one object")
     return seen
 
 
 def _no_constant(name: str) -> object:
-    raise _NotStrict(f"{name} is not JSON")
+    raise NotStrict(f"{name} is not JSON")
+
+
+STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _write(value: object, out: list[str], depth: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ __all__ = ["PREFIX", "builtin", "builtin_names", "follow_links", "read_policy_fi
 
 PREFIX: Final = "builtin:"
 _FOLDER: Final = "builtin"
+_PORTION: Final = 1 << 16
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -39,11 +41,19 @@ def read_policy_file(path: Path) -> bytes:
     Raises: BadPolicy, where it cannot be read.
     """
     try:
-        with path.open("rb") as f:
-            return f.read(MAX_BYTES + 1)
+        with path.open("rb", buffering=0) as f:
+            return _read(f)
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else "not a usable path"
         raise BadPolicy(f"cannot be read ({reason})", where=str(path), fix="check the path") from None
+
+
+def _read(f: io.FileIO) -> bytes:
+    """All at once, into memory of the file's own size: more of it, given back, would hold up every other thread."""
+    data = f.read(min(os.fstat(f.fileno()).st_size, MAX_BYTES) + 1)
+    while len(data) <= MAX_BYTES and (more := f.read(_PORTION)):  # of what grows meanwhile, or tells no size
+        data += more
+    return data[: MAX_BYTES + 1]
 
 
 def follow_links(path: str) -> str:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from interlock.base.canonical import NotCanonical, parse_json
+from interlock.base.canonical import NotCanonical
+from interlock.base.portions import parse_long_json
 from interlock.engine.policy.problems import BadPolicy, shown
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "MAX_YAML_BYTES", "demand_plain", "plain_values"]
@@ -44,7 +45,7 @@ def plain_values(data: bytes, *, where: str) -> object:
 
 def _from_json(data: bytes, where: str) -> object:
     try:
-        return parse_json(data, where)
+        return parse_long_json(data, where)
     except NotCanonical as e:
         fix = "save it as UTF-8" if "UTF-8" in e.what else "correct it there; a YAML policy is named .yaml"
         raise BadPolicy(e.what, where=where, fix=fix) from None
