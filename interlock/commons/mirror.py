@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock
+from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher
-from interlock.base.files import file_lock, private_dir, replace
+from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace
 from interlock.commons.layout import LOG_PREFIX, PUBLIC_FILE
 from interlock.commons.logged import LogFetcher
 from interlock.commons.pins import Pins
@@ -25,8 +26,17 @@ from interlock.commons.updater import View, refreshed
 from interlock.transparency.checkpoint import Checkpoint, parse_checkpoint
 from interlock.transparency.follow import LogView, tile_loader
 from interlock.transparency.merkle import BadProof, leaf_hash
-from interlock.transparency.note import encode_note
-from interlock.transparency.tiles import CHECKPOINT, ENTRIES, Tile, TileBuilder, decode_bundle, tiles_of
+from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
+from interlock.transparency.tiles import (
+    CHECKPOINT,
+    ENTRIES,
+    WIDTH,
+    Tile,
+    TileBuilder,
+    decode_bundle,
+    decode_tile,
+    tiles_of,
+)
 
 __all__ = ["Copied", "Mirror"]
 
@@ -91,31 +101,54 @@ class Mirror:
         return new
 
     def _copy_tiles(self, checkpoint: Checkpoint) -> int:
-        """Fetch the entries, build the tree from them, and keep it only if it has the root that was signed."""
-        load, builder = tile_loader(self._log_fetcher), TileBuilder()
-        bundles: dict[Tile, bytes] = {}
-        full: dict[Tile, bytes] = {}
-        for tile in tiles_of(checkpoint.size):
-            if tile.level != ENTRIES:
-                break
-            bundles[tile] = self._held(tile) or load(tile)
-            for entry in decode_bundle(bundles[tile], tile.width):
-                full.update(builder.add(leaf_hash(entry)))
-        if builder.size != checkpoint.size or builder.root() != checkpoint.root:
-            raise BadProof("entries that were served do not lead to the checkpoint", where=checkpoint.origin)
-        full.update(builder.partial())
-        return self._put_all({f"{LOG_PREFIX}/{t.path}": data for t, data in {**bundles, **full}.items()})
+        """Bring the tiles and entries that are not here yet; none is kept that does not lead to the signed root.
 
-    def _held(self, tile: Tile) -> bytes | None:
-        path = self.public / LOG_PREFIX / tile.path
-        return path.read_bytes() if path.exists() else None
+        The leaf hashes come first, since the root proves them; each bundle of entries is then held against its own.
+        """
+        load, builder = tile_loader(self._log_fetcher), self._held_tree()
+        since, tiles = builder.size, dict[Tile, bytes]()
+        for tile in tiles_of(checkpoint.size, since=since):
+            if tile.level == 0:
+                known = max(0, since - tile.index * WIDTH)
+                for leaf in decode_tile(load(tile), tile.width)[known:]:
+                    tiles.update(builder.add(leaf))
+        tiles.update(builder.partial())
+        if builder.size != checkpoint.size or builder.root() != checkpoint.root:
+            raise BadProof("tiles that were served do not lead to the checkpoint", where=checkpoint.origin)
+        new = 0
+        for tile in tiles_of(checkpoint.size, since=since):
+            if tile.level == ENTRIES:
+                data = load(tile)
+                if b"".join(map(leaf_hash, decode_bundle(data, tile.width))) != tiles[Tile(0, tile.index, tile.width)]:
+                    raise BadProof("entries that were served are not those of the tree", where=checkpoint.origin)
+                new += self._put_all({f"{LOG_PREFIX}/{tile.path}": data})
+        return new + self._put_all({f"{LOG_PREFIX}/{t.path}": data for t, data in tiles.items()})
+
+    def _held_tree(self) -> TileBuilder:
+        """The tree that is served now, to go on from; an empty one where there is none, or where it is damaged."""
+        try:
+            note = read_bounded(self.public / LOG_PREFIX / CHECKPOINT, MAX_NOTE)
+            held = self._pins.policy.opened(parse_note(note)).checkpoint
+            builder = TileBuilder.at(held.size, self._held_tile)
+        except InterlockError:
+            return TileBuilder()
+        return builder if builder.root() == held.root else TileBuilder()
+
+    def _held_tile(self, tile: Tile) -> bytes:
+        return read_bounded(self.public / LOG_PREFIX / tile.path, tile.limit)
 
     def _put_all(self, files: Mapping[str, bytes]) -> int:
-        """Put files whose names never change their meaning; returns how many were not there."""
-        new = {name: data for name, data in files.items() if not (self.public / name).exists()}
+        """Put files whose names never change their meaning; returns how many were not there, or were damaged."""
+        new = {name: data for name, data in files.items() if not self._holds(name, data)}
         for name, data in sorted(new.items()):
             self._put(name, data)
         return len(new)
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        try:
+            return read_bounded(self.public / name, len(data)) == data
+        except BadState:
+            return False
 
     def _put(self, name: str, data: bytes) -> None:
         path = self.public / name

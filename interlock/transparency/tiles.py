@@ -165,6 +165,20 @@ class TileBuilder:
         self.size = 0
         self._edge: list[list[bytes]] = [[]]
 
+    @classmethod
+    def at(cls, size: int, load: Callable[[Tile], bytes]) -> TileBuilder:
+        """The builder of a tree that stands already; `load` brings its unfinished tiles.
+
+        Nothing but lengths is checked: compare `root` with the one that was signed. Raises: Malformed; of `load`, its.
+        """
+        builder = cls()
+        builder.size, builder._edge = size, []
+        while not builder._edge or size >> (HEIGHT * len(builder._edge)):
+            level = len(builder._edge)
+            index, width = divmod(size >> (HEIGHT * level), WIDTH)
+            builder._edge.append(list(decode_tile(load(Tile(level, index, width)), width)) if width else [])
+        return builder
+
     def add(self, leaf: bytes) -> list[tuple[Tile, bytes]]:
         """Add a leaf hash; returns the tiles that became full with it."""
         done: list[tuple[Tile, bytes]] = []
