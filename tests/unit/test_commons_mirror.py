@@ -52,7 +52,7 @@ def published(log: Log, name: str) -> bytes:
 
 
 def tiles(directory: Path) -> dict[str, bytes]:
-    found = directory / "log" / "tile"
+    found = directory / "tile"
     return {str(p.relative_to(found)): p.read_bytes() for p in found.rglob("*") if p.is_file()}
 
 
@@ -65,7 +65,7 @@ def test_a_mirror_has_every_tile_and_entry_of_the_log(commons: World) -> None:
     own = {
         str(p.relative_to(commons.log.public / "tile")) for p in (commons.log.public / "tile").rglob("*") if p.is_file()
     }
-    assert tiles(mirror.public).keys() == own
+    assert tiles(mirror.public / "log").keys() == own
 
 
 def test_a_mirror_asks_only_for_the_tiles_that_are_new(commons: World) -> None:
@@ -105,10 +105,10 @@ def test_a_mirror_whose_own_tiles_are_damaged_builds_them_anew(commons: World, n
     commons.publisher.publish(pack(2), "stable")
     mirror = commons.mirror()
     mirror.copy()
-    good = tiles(mirror.public)
+    good = tiles(mirror.public / "log")
     path = mirror.public / "log" / "tile" / name
     path = next(path.iterdir()) if path.is_dir() else path
     path.write_bytes(bytes(len(path.read_bytes())))
     (mirror.public / "log" / "checkpoint").unlink()
     mirror.copy()
-    assert tiles(mirror.public) == good
+    assert tiles(mirror.public / "log") == good
