@@ -25,18 +25,9 @@ from interlock.commons.pins import Pins
 from interlock.commons.updater import View, refreshed
 from interlock.transparency.checkpoint import Checkpoint, parse_checkpoint
 from interlock.transparency.follow import LogView, tile_loader
-from interlock.transparency.merkle import BadProof, leaf_hash
+from interlock.transparency.grow import bundles, grown
 from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
-from interlock.transparency.tiles import (
-    CHECKPOINT,
-    ENTRIES,
-    WIDTH,
-    Tile,
-    TileBuilder,
-    decode_bundle,
-    decode_tile,
-    tiles_of,
-)
+from interlock.transparency.tiles import CHECKPOINT, Tile, TileBuilder, encode_bundle
 
 __all__ = ["Copied", "Mirror"]
 
@@ -101,27 +92,12 @@ class Mirror:
         return new
 
     def _copy_tiles(self, checkpoint: Checkpoint) -> int:
-        """Bring the tiles and entries that are not here yet; none is kept that does not lead to the signed root.
-
-        The leaf hashes come first, since the root proves them; each bundle of entries is then held against its own.
-        """
+        """Bring the tiles and entries that are not here yet; none is kept that does not lead to the signed root."""
         load, builder = tile_loader(self._log_fetcher), self._held_tree()
-        since, tiles = builder.size, dict[Tile, bytes]()
-        for tile in tiles_of(checkpoint.size, since=since):
-            if tile.level == 0:
-                known = max(0, since - tile.index * WIDTH)
-                for leaf in decode_tile(load(tile), tile.width)[known:]:
-                    tiles.update(builder.add(leaf))
-        tiles.update(builder.partial())
-        if builder.size != checkpoint.size or builder.root() != checkpoint.root:
-            raise BadProof("tiles that were served do not lead to the checkpoint", where=checkpoint.origin)
-        new = 0
-        for tile in tiles_of(checkpoint.size, since=since):
-            if tile.level == ENTRIES:
-                data = load(tile)
-                if b"".join(map(leaf_hash, decode_bundle(data, tile.width))) != tiles[Tile(0, tile.index, tile.width)]:
-                    raise BadProof("entries that were served are not those of the tree", where=checkpoint.origin)
-                new += self._put_all({f"{LOG_PREFIX}/{tile.path}": data})
+        since, new = builder.size, 0
+        tiles = grown(builder, checkpoint, load)
+        for tile, entries in bundles(checkpoint, since, tiles, load):
+            new += self._put_all({f"{LOG_PREFIX}/{tile.path}": encode_bundle(entries)})
         return new + self._put_all({f"{LOG_PREFIX}/{t.path}": data for t, data in tiles.items()})
 
     def _held_tree(self) -> TileBuilder:
