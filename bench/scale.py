@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import interlock
 from bench.plain import under
 from bench.report import Goal, Line, Report, profiles
 from bench.timing import Figures, race
+from bench.waits import Waits
 from interlock.engine import ambient
 
 __all__ = ["goals", "policy_of", "rules_from", "run"]
@@ -24,9 +24,9 @@ __all__ = ["goals", "policy_of", "rules_from", "run"]
 _SIZES: Final = (10, 100, 1_000, 10_000, 100_000)
 _ROUNDS: Final = 4_000
 _RELOADS: Final = 3
-_STILL_S: Final = 7.5  # for which calls are watched while nothing is reloaded
 _WARM_UPS: Final = 200
-_A_LOOK: Final = 100  # calls between two looks at whether the writer is done
+_A_LOOK: Final = 100  # calls between two looks at whether the writer is done, and at which threads there are
+_MOMENT_NS: Final = 300_000  # of a call from which on it is asked what it waited for
 _A_DOCUMENT: Final = 10_000  # rules in one document; more are spread over documents that one extends
 
 
@@ -111,48 +111,40 @@ def _judge(k: int) -> object:
 
 
 def _reload_pause() -> tuple[Figures, float, str]:
-    """Calls while another process writes a changed policy of 10,000 rules; their longest pause in ms, and a note.
-
-    Calls in which the system took the core from a thread of this process stand apart: they waited for other programs.
-    Of them counts what is longer than the longest such call while nothing is reloaded.
-    """
+    """Calls while another process writes a changed policy of 10,000 rules; their longest pause in ms, and a note."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "policy.json")
         file.write_bytes(policy_of("reload", rules_from(0, 10_000)))
         interlock.install(policy=file)
-        ends = time.monotonic() + _STILL_S
-        _, system = _calls(lambda: time.monotonic() > ends)
         with subprocess.Popen([sys.executable, "-m", "bench.rewriter", str(file), str(_RELOADS)]) as writer:
-            own, mixed = _calls(lambda: writer.poll() is not None)
+            walls, own = _calls(lambda: writer.poll() is not None)
         live = ambient.installed().live
         live.refresh(wait=True)
         if live.epoch != 1 + _RELOADS:
             raise RuntimeError(f"{live.epoch - 1} of {_RELOADS} changes were loaded")
-    rare, least, most = sorted(own)[int(len(own) * 0.999)] / 1e6, max(system) / 1e6, max(mixed) / 1e6
+    rare, pause = sorted(own)[int(len(own) * 0.999)] / 1e6, max(own) / 1e6
     return (
         Figures.of(own),
-        max(max(own) / 1e6, most - least),
-        f"of {len(own):,} calls during reloads, 999 in 1,000 took less than {rare:.2f} ms, the longest "
-        f"{max(own) / 1e6:.2f} ms; apart stand {len(mixed):,} in which the system ran other programs (the longest "
-        f"{most:.1f} ms; {least:.1f} ms while nothing is reloaded)",
+        pause,
+        f"of {len(own):,} calls during {_RELOADS} reloads, 999 in 1,000 took less than {rare:.2f} ms and "
+        f"{sum(ns > _MOMENT_NS for ns in own)} more than {_MOMENT_NS / 1e6} ms; with the time in which the process "
+        f"waited for a core, which other programs had, the longest took {max(walls) / 1e6:.1f} ms",
     )
 
 
 def _calls(done: Callable[[], bool]) -> tuple[list[int], list[int]]:
-    """Nanoseconds of calls until `done`: those in which the system left this process alone, and the others."""
-    alone, mixed = [0], [0]
+    """Nanoseconds of calls until `done`: by the clock, and without what other programs on the machine took."""
+    walls, own = [0], [0]
     for k in range(_WARM_UPS):
         _judge(k)
+    waits = Waits()
     while not done():
+        waits.look()
         for _ in range(_A_LOOK):
-            before = _preemptions()
+            waits.begin()
             started = time.perf_counter_ns()
             _judge(1)
-            ended = time.perf_counter_ns()
-            (alone if _preemptions() == before else mixed).append(ended - started)
-    return alone, mixed
-
-
-def _preemptions() -> int:
-    """How often the system has taken the core from a thread of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+            wall = time.perf_counter_ns() - started
+            walls.append(wall)
+            own.append(waits.left(wall) if wall > _MOMENT_NS else wall)
+    return walls, own

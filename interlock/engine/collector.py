@@ -21,6 +21,7 @@ __all__ = ["freed_slowly", "held_off", "short_turns"]
 _MUTEX: Final = Mutex()
 _holding: list[bool] = []  # one entry while the collector is told to hold off
 _turns: list[float] = []  # the interval that was, once for each load that asked for a shorter one
+_shortened: list[float] = []  # the interval that we have set
 
 
 @contextmanager
@@ -45,17 +46,28 @@ def held_off() -> Iterator[None]:
 
 @contextmanager
 def short_turns(seconds: float) -> Iterator[None]:
-    """Threads take turns at least this often while this is open, in however many threads it is."""
+    """Threads take turns at least this often while this is open, in however many threads it is.
+
+    What the program itself sets meanwhile stands, then and afterwards.
+    """
     with _MUTEX:
-        _turns.append(_turns[0] if _turns else sys.getswitchinterval())
-        sys.setswitchinterval(min(_turns[0], seconds))
+        before = _turns[0] if _turns else sys.getswitchinterval()
+        if not _turns and before > seconds:
+            sys.setswitchinterval(seconds)
+            _shortened[:] = [sys.getswitchinterval()]  # as the interpreter has rounded it
+        _turns.append(before)
     try:
         yield
     finally:
         with _MUTEX:
-            before = _turns.pop()
+            _turns.pop()
             if not _turns:
-                sys.setswitchinterval(before)
+                _restored(before)
+
+
+def _restored(before: float) -> None:
+    if _shortened and sys.getswitchinterval() == _shortened.pop():
+        sys.setswitchinterval(before)
 
 
 def _as_before() -> None:
@@ -64,7 +76,7 @@ def _as_before() -> None:
         _holding.clear()
         gc.enable()
     if _turns:
-        sys.setswitchinterval(_turns[0])
+        _restored(_turns[0])
         _turns.clear()
 
 

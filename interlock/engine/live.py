@@ -22,7 +22,7 @@ __all__ = ["Follower", "LivePolicy"]
 
 _LOG: Final = logging.getLogger("interlock")
 _UNASKED: Final = object()  # a fingerprint that no source has
-_PATIENCE_S: Final = 0.0005  # seconds that one call waits for a load that it began
+_PATIENCE_S: Final = 0.0002  # seconds that one call waits for a load that it began
 _TURN_S: Final = 0.0002  # seconds for which a thread may keep the interpreter while a policy loads
 
 

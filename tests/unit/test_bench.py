@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bench import coding_agent, limits, load, plain, scale
 from bench.report import Goal, Line, Report, profiles
 from bench.timing import Figures
+from bench.waits import Waits
 
 
 def us(p50: float, p99: float = 0.0) -> Figures:
@@ -79,6 +81,30 @@ def test_threads_and_tasks_keep_the_throughput_of_one_of_their_kind() -> None:
 def test_more_rules_cost_a_call_little_and_a_reload_pauses_nobody() -> None:
     assert told(scale.goals([100, 120, 199, 150, 160], 1.0, 1.0)) == [(1.99, True), (1.0, True), (1.0, True)]
     assert told(scale.goals([100, 200, 110, 110, 110], 1.01, 1.5)) == [(2.0, False), (1.01, False), (1.5, False)]
+
+
+def test_what_a_call_waited_for_a_core_is_taken_off_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits()
+    waits.look()
+    waits.begin()
+    started = time.perf_counter_ns()
+    time.sleep(0.003)
+    wall = time.perf_counter_ns() - started
+    assert 0 < waits.left(wall) <= wall
+    now = {"own": 0, "loader": 0}
+    monkeypatch.setattr(waits, "_own", "own")
+    monkeypatch.setattr(waits, "_waited", lambda: dict(now))
+    monkeypatch.setattr(time, "thread_time_ns", lambda: 0)
+    for own, loader, left in ((0, 0, 9), (4, 0, 5), (0, 3, 6), (4, 3, 2), (4, 99, 0), (99, 0, 0)):
+        now.update(own=0, loader=0)
+        waits.begin()
+        now.update(own=own, loader=loader)
+        assert waits.left(9) == left
+    now.update(own=0, loader=0)
+    waits.begin()
+    now.update(loader=99)
+    monkeypatch.setattr(time, "thread_time_ns", lambda: 7)  # it ran itself: what another thread waited for cost it 2
+    assert waits.left(9) == 7
 
 
 def test_a_report_says_what_was_met_and_what_was_missed() -> None:

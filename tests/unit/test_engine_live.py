@@ -299,3 +299,15 @@ def test_loads_that_overlap_leave_the_interval_that_was() -> None:
     assert sys.getswitchinterval() < before
     second.__exit__(None, None, None)
     assert sys.getswitchinterval() == before
+
+
+def test_an_interval_that_the_program_sets_during_a_load_stands() -> None:
+    before = sys.getswitchinterval()
+    try:
+        with short_turns(before / 10):
+            sys.setswitchinterval(before * 2)
+        assert sys.getswitchinterval() == before * 2
+        with short_turns(before * 4):
+            assert sys.getswitchinterval() == before * 2
+    finally:
+        sys.setswitchinterval(before)
