@@ -45,7 +45,16 @@ from interlock.commons.layout import DELEGATIONS, MAX_ROOT
 from interlock.commons.pack import sha256_hex
 from interlock.transparency.follow import Rollback
 
-__all__ = ["MetadataRefused", "Stale", "UntrustedRoot", "View", "demand_root", "pinned_root", "refreshed"]
+__all__ = [
+    "MetadataRefused",
+    "Stale",
+    "UntrustedRoot",
+    "View",
+    "demand_root",
+    "pinned_root",
+    "refreshed",
+    "trusted_files",
+]
 
 _CURRENT: Final = "current.json"
 _FORMAT: Final = "interlock-tuf-state"
@@ -119,8 +128,8 @@ class View:
         self.snapshot_version = trusted.snapshot.version
         self.timestamp_expires_us = int(trusted.timestamp.expires.timestamp()) * MICROSECONDS
 
-    def target(self, path: str, max_length: int) -> bytes:
-        """The bytes of a signed target.
+    def target(self, path: str, max_length: int, *, held: bytes | None = None) -> bytes:
+        """The bytes of a signed target; nothing is downloaded where `held` are these bytes.
 
         Raises: NotFound, where no role names it; TooLarge; MetadataRefused; Stale; Unreachable.
         """
@@ -130,7 +139,7 @@ class View:
                 raise NotFound("is not in the commons", where=path)
             if info.length > max_length:
                 raise TooLarge(f"is larger than {max_length} bytes", where=path)
-            return self._download(info)
+            return held if held is not None and _is(info, held) else self._download(info)
 
     def metadata(self) -> dict[str, bytes]:
         """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
@@ -291,6 +300,25 @@ def _commit(directory: Path, generation: int, staging: Path) -> None:
     for old in directory.glob(f"{_GENERATION}*"):
         if old != target:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def trusted_files(directory: Path) -> dict[str, bytes]:
+    """What a directory of `refreshed` trusts, by unversioned name (`root.json`); {} before the first refresh.
+
+    Raises: BadState, NewerFormat.
+    """
+    generation = _generation(directory)
+    if not generation:
+        return {}
+    return {p.name: p.read_bytes() for p in (directory / f"{_GENERATION}{generation}").glob("*.json")}
+
+
+def _is(info: TargetFile, data: bytes) -> bool:
+    try:
+        info.verify_length_and_hashes(data)
+    except tuf_errors.LengthOrHashMismatchError:
+        return False
+    return True
 
 
 def _files(directory: Path) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ BY_NAME = (
     "interlock.interceptors.hooks.claude_code",
     "interlock.node.cli.mesh_",
     "interlock.node.cli.receipts_proof",
+    "interlock.node.cli.tuf_client",
     "interlock.node.demo.run",
     "interlock.posture",
 )
