@@ -1,6 +1,11 @@
 """The journal of a publish: all that its steps need, so that each can be taken again with the same result.
 
-begun -> logged (steps 1 to 3) -> targets (4) -> snapshot (5) -> done (6)
+begun      each entry that is to be logged is fixed here; the log is asked for one after the other
+logged     every entry has its proof; nothing is written yet
+targets    records, targets and the roles that name them are written, beside the old ones
+snapshot   so is the snapshot, and it is to be logged
+cosigned   the snapshot's entry has its proof, written beside it
+done       the timestamp names the snapshot
 """
 
 from __future__ import annotations
@@ -13,78 +18,165 @@ from interlock.base.codec import Malformed
 from interlock.base.files import BadState, stamped, unstamped
 from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, unb64
-from interlock.commons.layout import CATALOG_RING
 from interlock.transparency.entry import LogEntry, known_entry
 
-__all__ = ["MAX_JOURNAL", "STEPS", "Journal", "dump_journal", "parse_journal"]
+__all__ = ["MAX_JOURNAL", "STEPS", "Item", "Journal", "Loose", "Wanted", "dump_journal", "parse_journal"]
 
-STEPS: Final = ("begun", "logged", "targets", "snapshot", "done")
-MAX_JOURNAL: Final = 4 << 20  # bytes
+STEPS: Final = ("begun", "logged", "targets", "snapshot", "cosigned", "done")
+MAX_JOURNAL: Final = 16 << 20  # bytes
 _FORMAT: Final = "interlock-publish"
+_VERSION: Final = 2
+
+Wanted = tuple[tuple[str, str, bytes], ...]  # type of entry or role, place, bytes
+
+
+@dataclass(frozen=True)
+class Item:
+    """A log entry and the bytes that it names: a target at `path` of a role; or a record, where both are empty."""
+
+    entry: LogEntry
+    data: bytes = field(repr=False)
+    path: str = ""
+    role: str = ""
+    proof: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Loose:
+    """A target that no entry of its own stands for: the snapshot that names it is logged."""
+
+    path: str
+    role: str
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Journal:
-    """A publish under way. `base` are the roles' versions before it; `path` and `role` say where its target goes."""
+    """A publish under way.
+
+    `at` is the time that all its signatures name; `base` are the roles' versions before it; `cites` are the SHA-256 of
+    records that a promotion rests on; `roles` get a new version even where they name nothing new.
+    """
 
     step: str
-    entry: LogEntry
-    data: bytes = field(repr=False)
-    path: str
-    role: str
+    at: int
     base: Mapping[str, int]
-    proof: bytes = field(default=b"", repr=False)
+    items: tuple[Item, ...] = ()
+    loose: tuple[Loose, ...] = ()
+    cites: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
     snapshot_sha256: str = ""
+    timestamp: int = 0
 
     @property
-    def channel_role(self) -> str | None:
-        """The ring's role, whose index names a pack; a catalog stands in no index."""
-        return None if self.entry.ring == CATALOG_RING else self.entry.ring
+    def what(self) -> str:
+        """What is published, for a sentence about it."""
+        if self.items:
+            last = self.items[-1]
+            return last.path or f"{last.entry.type} of {last.entry.name}"
+        return self.loose[0].path if self.loose else "signatures"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What tells one publish from another, whatever the time and the versions: the last entry's bytes."""
+        last = tuple((item.entry.type, f"{item.entry.ring}/{item.path}", item.data) for item in self.items[-1:])
+        return last + tuple((target.role, target.path, target.data) for target in self.loose)
 
     @property
     def changed(self) -> dict[str, int]:
         """The roles that get a new version, and which."""
-        return {role: self.base[role] + 1 for role in {self.role, self.channel_role or self.role}}
+        named = {item.role for item in self.items if item.role} | {target.role for target in self.loose}
+        rings = {item.entry.ring for item in self.items if item.entry.type == "pack"}  # whose index names the pack
+        return {role: self.base[role] + 1 for role in sorted(named | rings | set(self.roles))}
+
+    @property
+    def writing(self) -> bool:
+        """Whether something of it is written that clients do not see yet."""
+        return self.step in ("targets", "snapshot", "cosigned")
 
 
 def dump_journal(journal: Journal) -> bytes:
     """A journal's bytes. The inverse of `parse_journal`."""
     body: dict[str, object] = {
         "step": journal.step,
-        "entry": journal.entry.data.decode("ascii"),
-        "path": journal.path,
-        "role": journal.role,
+        "at": journal.at,
         "base": dict(journal.base),
+        "items": [_item(item) for item in journal.items],
+        "loose": [{"path": t.path, "role": t.role, "data": b64(t.data)} for t in journal.loose],
+        "cites": list(journal.cites),
+        "roles": list(journal.roles),
         "snapshot_sha256": journal.snapshot_sha256,
-        "proof": b64(journal.proof),
-        "data": b64(journal.data),
+        "timestamp": journal.timestamp,
     }
-    return stamped(_FORMAT, 1, body)
+    return stamped(_FORMAT, _VERSION, body)
 
 
 def parse_journal(data: bytes, *, where: str) -> Journal:
     """Read a journal. Raises: BadState, NewerFormat."""
-    body = unstamped(data, _FORMAT, 1, where=where)
+    body = unstamped(data, _FORMAT, _VERSION, where=where)
     try:
-        texts = {k: _text(body[k]) for k in ("step", "entry", "path", "role", "snapshot_sha256", "proof", "data")}
-        base = body["base"]
-        if texts["step"] not in STEPS or not isinstance(base, dict) or any(type(v) is not int for v in base.values()):
+        step, base = _text(body["step"]), _object(body["base"])
+        if step not in STEPS or body["v"] != _VERSION:
             raise ValueError
         return Journal(
-            step=texts["step"],
-            entry=known_entry(texts["entry"].encode("utf-8")),
-            data=unb64(texts["data"], "data"),
-            path=texts["path"],
-            role=texts["role"],
-            base=base,
-            proof=unb64(texts["proof"], "proof"),
-            snapshot_sha256=texts["snapshot_sha256"],
+            step=step,
+            at=_number(body["at"]),
+            base={role: _number(version) for role, version in base.items()},
+            items=tuple(_parsed_item(_object(row)) for row in _list(body["items"])),
+            loose=tuple(_parsed_loose(_object(row)) for row in _list(body["loose"])),
+            cites=tuple(_text(row) for row in _list(body["cites"])),
+            roles=tuple(_text(row) for row in _list(body["roles"])),
+            snapshot_sha256=_text(body["snapshot_sha256"]),
+            timestamp=_number(body["timestamp"]),
         )
     except (KeyError, ValueError, Malformed, BadSignature):
         raise BadState("is damaged", where=where, fix="restore it from its backup") from None
 
 
+def _item(item: Item) -> dict[str, object]:
+    return {
+        "entry": item.entry.data.decode("ascii"),
+        "data": b64(item.data),
+        "path": item.path,
+        "role": item.role,
+        "proof": b64(item.proof),
+    }
+
+
+def _parsed_item(row: dict[str, object]) -> Item:
+    texts = {key: _text(row[key]) for key in ("entry", "data", "path", "role", "proof")}
+    return Item(
+        entry=known_entry(texts["entry"].encode("utf-8")),
+        data=unb64(texts["data"], "data"),
+        path=texts["path"],
+        role=texts["role"],
+        proof=unb64(texts["proof"], "proof"),
+    )
+
+
+def _parsed_loose(row: dict[str, object]) -> Loose:
+    return Loose(_text(row["path"]), _text(row["role"]), unb64(_text(row["data"]), "data"))
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError
+    return value
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
         raise ValueError
     return value

@@ -6,10 +6,11 @@ A commons is a TUF repository (consistent snapshots). `targets` delegates everyt
     canary     packs/canary/*/*, channels/canary.json
     beta       packs/beta/*/*, channels/beta.json
     stable     packs/stable/*/*, channels/stable.json
-    tasks      catalogs/*                         what may be counted
+    tasks      catalogs/*, members/*/*            what may be counted, and with what members prove that they are
 
 TUF has no listing, so a ring's packs and their versions are named by its channel index, `channels/<ring>.json`.
-Beside each pack and catalog lie the log's entry for it and the entry's proof.
+Beside each pack and catalog lie the log's entry for it and the entry's proof. So they do beside each snapshot, in
+`metadata/`: plain static files and no targets, since the log itself vouches for them.
 """
 
 from __future__ import annotations
@@ -20,20 +21,25 @@ from interlock.commons.rings import RINGS
 
 __all__ = [
     "CATALOG_RING",
+    "COUNTS_RING",
     "DELEGATIONS",
     "LIFETIME_DAYS",
     "LOG_PREFIX",
     "MAX_CHANNEL",
     "MAX_ROOT",
+    "MEMBERS_RING",
     "ONLINE_ROLES",
     "PUBLIC_FILE",
     "TOP_ROLES",
     "catalog_path",
     "channel_path",
+    "counts_path",
     "entry_path",
+    "members_path",
     "pack_path",
     "proof_path",
     "role_of_pack",
+    "snapshot_files",
 ]
 
 ONLINE_ROLES: Final = ("snapshot", "timestamp")
@@ -41,13 +47,15 @@ TOP_ROLES: Final = ("targets", *ONLINE_ROLES)
 PUBLIC_FILE: Final = 0o644  # mode of what is served
 LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
 CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
+MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role
+COUNTS_RING: Final = "member-counts"
 
 _PACKS: Final = {ring: (f"packs/{ring}/*/*", f"channels/{ring}.json") for ring in RINGS}
 # role -> (path patterns, terminating), in the order in which a client walks them
 DELEGATIONS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
     "reviewed": (("packs/*/indicator-*/*",), True),
     **{ring: (paths, True) for ring, paths in _PACKS.items()},
-    CATALOG_RING: (("catalogs/*",), True),
+    CATALOG_RING: (("catalogs/*", "members/*/*"), True),
 }
 
 # How long a signature stands before a client calls the commons stale.
@@ -69,6 +77,22 @@ def pack_path(ring: str, name: str, version: int) -> str:
 
 def catalog_path(task: str) -> str:
     return f"catalogs/{task}.json"
+
+
+def members_path(task: str, epoch: int) -> str:
+    """Where the member keys of an epoch lie; their log entry has the epoch as its version."""
+    return f"members/{task}/{epoch}.json"
+
+
+def counts_path(task: str, epoch: int) -> str:
+    """Where an issuer's count of an epoch lies; its log entry has the epoch as its version."""
+    return f"members/{task}/{epoch}.count.json"
+
+
+def snapshot_files(version: int) -> tuple[str, str]:
+    """Where the log entry of a snapshot lies, and the entry's proof: plain files, for the snapshot names no target."""
+    path = f"metadata/{version}.snapshot.json"
+    return f"{path}.entry", f"{path}.tlog-proof"
 
 
 def entry_path(path: str) -> str:

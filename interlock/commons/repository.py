@@ -52,9 +52,10 @@ class Repository:
         self._metadata = public / "metadata"
         self._targets = public / "targets"
 
-    def create(self, root: bytes, signers: Mapping[str, RoleSigner], now_us: int) -> None:
-        """Begin a repository: root, targets with its delegations, empty roles, snapshot, timestamp.
+    def create(self, root: bytes, signers: Mapping[str, RoleSigner], now_us: int) -> bytes:
+        """Begin a repository: root, targets with its delegations, empty roles, the first snapshot; no timestamp yet.
 
+        Returns the snapshot's bytes.
         Raises: BadState, where one is there already; CeremonyRefused, for a root that too few signed.
         """
         if (self._metadata / "timestamp.json").exists():
@@ -67,8 +68,7 @@ class Repository:
         for role in DELEGATIONS:
             self._sign(role, Targets(version=1, expires=expiry(role, now_us)), signers[role])
         versions = dict.fromkeys(("targets", *DELEGATIONS), 1)
-        self._snapshot(1, versions, signers["snapshot"], now_us)
-        self.timestamp(1, 1, signers["timestamp"], now_us)
+        return self._snapshot(1, versions, signers["snapshot"], now_us)
 
     def add_root(self, root: bytes) -> None:
         """Put the root that follows the newest. Raises: CeremonyRefused."""
@@ -122,27 +122,28 @@ class Repository:
         md.sign(signer)
         self._write("timestamp", md.to_bytes())
 
-    def timestamp_expires_us(self) -> int:
-        """When the timestamp that clients see now ends, in microseconds. Raises: BadState."""
+    def timestamp_expires_us(self) -> int | None:
+        """When the timestamp that clients see now ends, in microseconds; None before the first. Raises: BadState."""
+        if not (self._metadata / "timestamp.json").exists():
+            return None
         return int(self._read("timestamp", Timestamp).expires.timestamp()) * MICROSECONDS
 
-    def renew(self, signers: Mapping[str, RoleSigner], now_us: int) -> None:
-        """Sign a new snapshot and timestamp, and each role whose key is here and half of whose time is over."""
-        versions = self.versions()
-        changed: Versions = {}
-        for role in ("targets", *DELEGATIONS):
-            targets = self._read(f"{versions[role]}.{role}", Targets)
-            if role in signers and targets.expires - expiry(role, now_us) < -_half(role):
-                targets.version, targets.expires = versions[role] + 1, expiry(role, now_us)
-                self._sign(role, targets, signers[role])
-                changed[role] = targets.version
-        self.snapshot(versions["snapshot"] + 1, changed, signers["snapshot"], now_us)
-        self.timestamp(versions["timestamp"] + 1, versions["snapshot"] + 1, signers["timestamp"], now_us)
+    def ageing(self, now_us: int) -> set[str]:
+        """The roles half of whose time is over, of what the timestamp names; the snapshot among them."""
+        versions, found = self.versions(), set()
+        for role in ("targets", *DELEGATIONS, "snapshot"):
+            signed = self._read(f"{versions[role]}.{role}", Snapshot if role == "snapshot" else Targets)
+            if signed.expires - expiry(role, now_us) < -_half(role):
+                found.add(role)
+        return found
 
     def demand_key(self, role: str, targets_version: int, signer: RoleSigner) -> None:
         """Raises: BadKey, where clients would not take this key's word for the role."""
-        delegations = self._read(f"{targets_version}.targets", Targets).delegations
-        known = delegations.roles[role].keyids if delegations is not None and delegations.roles else []
+        top = self._read(f"{targets_version}.targets", Targets).delegations
+        if role == "targets":
+            known = Metadata[Root].from_bytes(self.root()).signed.roles[role].keyids
+        else:
+            known = top.roles[role].keyids if top is not None and top.roles and role in top.roles else []
         if signer.public_key.keyid not in known:
             raise BadKey(f"is not the key of role {role}", where=signer.verifier.text, fix="use the key of that role")
 

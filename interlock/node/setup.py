@@ -30,7 +30,7 @@ from interlock.commons.ceremony import (
     new_holder,
     sign_root,
 )
-from interlock.commons.publish import create_commons, make_commons_keys
+from interlock.commons.publish import create_commons, is_commons, make_commons_keys
 from interlock.commons.signers import read_key
 from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
@@ -122,7 +122,7 @@ def hold_ceremony(
     Each holder's key is opened from its file again to sign, so a file that cannot be opened is found now.
     Raises: CeremonyRefused, BadState, BadKey, NotWritable.
     """
-    if (home / "public" / "metadata" / "timestamp.json").exists():
+    if is_commons(home):
         raise BadState("is a commons already", where=str(home), fix="use another folder")
     if not LEAST_THRESHOLD <= threshold <= len(passphrases):
         raise CeremonyRefused(

@@ -156,7 +156,7 @@ def test_a_mirror_that_serves_an_old_log_is_a_rollback(member: Member) -> None:
     member.accepts(DirectoryFetcher(member.mirror.public))
     stale_log = LogFetcher(DirectoryFetcher(old))
     node = Subscriber(member.home, DirectoryFetcher(member.mirror.public), member.commons.clock, log=stale_log)
-    with pytest.raises(Rollback, match="tree of 1 entries after one of 2"):
+    with pytest.raises(Rollback, match=r"tree of \d+ entries after one of \d+"):
         node.update()
     assert installed.load(member.home, "team", "stable").rules
 
@@ -280,8 +280,7 @@ def test_a_forked_log_is_a_split_view_and_leaves_evidence_for_anyone(
     signer = NoteSigner(ORIGIN, seed("log"))
     with open_log(tmp_path / "fork", signer) as log:
         fork = TestLog(log, tmp_path / "fork", member.commons.clock)
-        for i in range(entries):
-            fork.append(_entry(pack(i + 5)))
+        _fill(fork, member.commons.log.log.size - 1 + entries)
         error = member.refuses(_both(member.commons, fork), SplitView, "two histories")
     (file,) = (member.home / "evidence").iterdir()
     assert isinstance(error, SplitView)
@@ -291,6 +290,11 @@ def test_a_forked_log_is_a_split_view_and_leaves_evidence_for_anyone(
     file.write_bytes(file.read_bytes().replace(b'"root_then": "', b'"root_then": "AAAA'))
     (said,) = _told(member.home)
     assert "shows nothing" in said
+
+
+def _fill(fork: TestLog, entries: int) -> None:
+    for i in range(entries):
+        fork.append(_entry(pack(i + 5)))
 
 
 def _told(home: Path) -> list[str]:
@@ -312,7 +316,7 @@ def test_a_fork_behind_a_pack_s_proof_is_a_split_view_too(member: Member, tmp_pa
 def test_after_a_fork_the_first_history_is_still_followed(member: Member, tmp_path: Path) -> None:
     with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as log:
         fork = TestLog(log, tmp_path / "fork", member.commons.clock)
-        fork.append(_entry(pack(5)))
+        _fill(fork, member.commons.log.log.size)
         member.refuses(_both(member.commons, fork), SplitView)
     member.commons.publisher.publish(pack(2), "stable")
     assert member.accepts(_both(member.commons)) == 2
@@ -443,13 +447,14 @@ def test_a_mirror_copies_only_what_verifies_and_keeps_its_last_copy(member: Memb
 def test_a_mirror_refuses_tiles_that_do_not_lead_to_the_checkpoint(member: Member) -> None:
     commons = member.commons
     commons.publisher.publish(pack(2), "stable")
-    bundle = commons.log.public / "tile" / "entries" / "000.p" / "2"
+    size = commons.log.log.size
+    bundle = commons.log.public / "tile" / "entries" / "000.p" / str(size)
     data = bundle.read_bytes()
     bundle.write_bytes(data.replace(b"team", b"taem", 1))
     with pytest.raises(BadProof):
         member.mirror.copy()
     bundle.write_bytes(data)
-    assert member.mirror.copy().tree_size == 2
+    assert member.mirror.copy().tree_size == size
 
 
 def _name_a_target(commons: World, role: str, path: str) -> None:
@@ -486,7 +491,7 @@ def test_a_target_outside_its_role_s_paths_is_not_copied_and_holds_nothing_up(me
 def test_a_mirror_refuses_a_forked_log(member: Member, tmp_path: Path) -> None:
     with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as log:
         fork = TestLog(log, tmp_path / "fork", member.commons.clock)
-        fork.append(_entry(pack(5)))
+        _fill(fork, member.commons.log.log.size)
         member.mirror._log_fetcher = DirectoryFetcher(fork.public)
         with pytest.raises(SplitView):
             member.mirror.copy()

@@ -127,6 +127,7 @@ class World:
         self.root = root_of(online, clock)
         create_commons(home / "commons", self.root, clock.now_us())
         self.publisher = Publisher(home / "commons", log.append, self.policy, clock)
+        self.publisher.renew()  # logs the first snapshot, and names it
 
     @property
     def sha256(self) -> str:

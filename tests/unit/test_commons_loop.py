@@ -53,7 +53,7 @@ def test_the_built_in_pack_acts_in_full_without_a_grant_and_names_its_place_in_t
     policy = installed.load(node, BASE_NAME, "stable")
     assert {r.id for r in policy.rules} == {d.id for d in installed.base_rules()}
     assert {r.source.kind for r in policy.rules} == {"pack"}
-    assert {r.source.log_index for r in policy.rules} == {0}
+    assert {r.source.log_index for r in policy.rules} == {1}
     interlock.install(policy=f"mesh:{BASE_NAME}@stable")
     with pytest.raises(Blocked) as caught:
         enforce_tool_call("Bash", {"command": "rm -rf /"})

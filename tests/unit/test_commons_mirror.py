@@ -12,7 +12,7 @@ from interlock.commons.mirror import Mirror
 from interlock.commons.pins import init_node
 from interlock.transparency.log import Log
 from interlock.transparency.merkle import BadProof
-from interlock.transparency.tiles import decode_bundle, encode_bundle, parse_path
+from interlock.transparency.tiles import decode_bundle, encode_bundle, parse_path, tiles_of
 from tests.unit.commons_world import World, log_policy, pack, world
 
 
@@ -62,10 +62,9 @@ def test_a_mirror_has_every_tile_and_entry_of_the_log(commons: World) -> None:
     mirror = commons.mirror()
     copied = mirror.copy()
     assert copied.tree_size == commons.log.log.size
-    own = {
-        str(p.relative_to(commons.log.public / "tile")) for p in (commons.log.public / "tile").rglob("*") if p.is_file()
-    }
-    assert tiles(mirror.public / "log").keys() == own
+    found, own = tiles(mirror.public / "log"), tiles(commons.log.public)
+    assert {f"tile/{name}" for name in found} == {tile.path for tile in tiles_of(copied.tree_size)}
+    assert found == {name: own[name] for name in found}
 
 
 def test_a_mirror_asks_only_for_the_tiles_that_are_new(commons: World) -> None:

@@ -17,7 +17,7 @@ from interlock.commons.channel import dump_channel, parse_channel
 from interlock.commons.consent import read_consents
 from interlock.commons.grants import Grant, Grants, dump_grants, parse_grants
 from interlock.commons.indicators import build_catalog, parse_catalog
-from interlock.commons.journal import STEPS, Journal, dump_journal, parse_journal
+from interlock.commons.journal import STEPS, Item, Journal, Loose, dump_journal, parse_journal
 from interlock.commons.live import Live, LiveRow, dump_live, parse_live
 from interlock.commons.pack import parse_pack
 from tests.unit.commons_world import pack
@@ -47,7 +47,7 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         lambda d: parse_live(d, where="f"),
     ),
     "journal": (
-        dump_journal(Journal("logged", ENTRY, b"data", "p.json", "stable", {"stable": 1}, b"proof")),
+        dump_journal(Journal("logged", 7, {"stable": 1}, (Item(ENTRY, b"data", "p.json", "stable", b"proof"),))),
         lambda d: parse_journal(d, where="f"),
     ),
     "root": (b'{"signatures": [], "signed": {"_type": "root"}}', finish_root),
@@ -133,7 +133,7 @@ def test_any_live_file_reads_back(rows: list[LiveRow]) -> None:
     path=st.text(max_size=20),
 )
 def test_any_journal_reads_back(step: str, data: bytes, proof: bytes, base: dict[str, int], path: str) -> None:
-    journal = Journal(step, ENTRY, data, path, "stable", base, proof, "cd")
+    journal = Journal(step, 7, base, (Item(ENTRY, data, path, "stable", proof),), (Loose(path, "beta", data),))
     assert parse_journal(dump_journal(journal), where="f") == journal
 
 

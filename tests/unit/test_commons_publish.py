@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,14 @@ from interlock.base.files import file_lock
 from interlock.base.keys import BadKey
 from interlock.commons import publish as publish_module
 from interlock.commons.indicators import BadCatalog, build_catalog, indicator_pack
-from interlock.commons.journal import Journal, dump_journal, parse_journal
+from interlock.commons.journal import Item, Journal, Loose, dump_journal, parse_journal
+from interlock.commons.layout import snapshot_files
 from interlock.commons.pack import BadPack, build_pack
 from interlock.commons.publish import FailedExamples, Published, UnfinishedPublish
 from interlock.commons.repository import Repository
 from interlock.commons.signers import RoleSigner
 from interlock.transparency.entry import known_entry
+from interlock.transparency.proof import parse_proof
 from tests.unit.commons_world import World, pack, rule, seed, world
 from tests.unit.log_entries import pack_entry
 
@@ -46,9 +49,32 @@ def test_a_pack_is_published_in_one_go(commons: World) -> None:
     done = commons.publisher.publish(pack(), "stable")
     assert (done.entry.name, done.entry.version, done.entry.ring) == ("team", 1, "stable")
     assert done.entry.sha256 == pack().digest
-    assert (done.log_index, done.tree_size) == (0, 1)
+    assert (done.log_index, done.tree_size) == (1, 2)
     assert (done.snapshot_version, done.timestamp_version) == (2, 2)
-    assert known_entry(commons.log.calls[0]) == done.entry
+    assert known_entry(commons.log.calls[1]) == done.entry
+
+
+def test_each_snapshot_is_logged_and_cosigned_before_a_timestamp_names_it(
+    commons: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[int] = []
+    real = Repository.timestamp
+
+    def timestamp(self: Repository, version: int, snapshot: int, *rest: Any) -> None:
+        entry, proof = ((self.public / path).read_bytes() for path in snapshot_files(snapshot))
+        parse_proof(proof).verify(entry, commons.policy)
+        data = (self.public / f"metadata/{snapshot}.snapshot.json").read_bytes()
+        said = known_entry(entry)
+        assert (said.type, said.name, said.version, said.ring) == ("snapshot", "snapshot", snapshot, "snapshot")
+        assert said.sha256 == hashlib.sha256(data).hexdigest()
+        named.append(snapshot)
+        real(self, version, snapshot, *rest)
+
+    monkeypatch.setattr(Repository, "timestamp", timestamp)
+    commons.publisher.publish(pack(), "stable")
+    commons.clock.advance(4 * 86400)
+    commons.publisher.renew()
+    assert named == [2, 3]
 
 
 def test_the_timestamp_is_written_last_and_the_log_is_asked_first(
@@ -69,7 +95,7 @@ def test_the_timestamp_is_written_last_and_the_log_is_asked_first(
         noted(Repository, name)
     noted(commons.publisher, "_append")
     commons.publisher.publish(pack(), "stable")
-    assert order == ["_append", "add_targets", "snapshot", "timestamp"]
+    assert order == ["_append", "add_targets", "snapshot", "_append", "timestamp"]
 
 
 def _crash_points(publisher: object, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
@@ -103,7 +129,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Published, di
 
 
 LOGGED = 2  # the writes before which the journal has no proof: its beginning, and the log's own
-WRITES = 12
+COSIGNED = 14  # and before which the snapshot's proof is not written
+WRITES = 18
 
 
 @pytest.mark.parametrize("at", range(WRITES))
@@ -117,13 +144,16 @@ def test_a_publish_killed_anywhere_ends_the_same_once_resumed(
             commons.publisher.publish(pack(), "stable")
         except Killed:
             killed = True
-    if at >= LOGGED:  # until the journal has the proof, a witness may cosign anew, at another time
+    late = {"metadata/2.snapshot.json.tlog-proof"} if LOGGED <= at < COSIGNED else set()
+    if at >= LOGGED:  # while a proof is missing, a witness may cosign anew, at another time
         commons.clock.advance(3600)
     done = commons.publisher.resume()
     assert killed
     assert done == undisturbed[0]
-    assert _files(commons.public) == undisturbed[1]
-    assert commons.log.log.size == 1
+    found = _files(commons.public)
+    assert found.keys() == undisturbed[1].keys()
+    assert {name for name, digest in found.items() if undisturbed[1][name] != digest} == late
+    assert commons.log.log.size == 3
 
 
 def test_there_are_as_many_crash_points_as_the_test_above_visits(
@@ -137,7 +167,7 @@ def test_the_same_pack_again_gives_the_same_answer_and_no_second_entry(commons: 
     first = commons.publisher.publish(pack(), "stable")
     commons.clock.advance(60)
     assert commons.publisher.publish(pack(), "stable") == first
-    assert commons.log.log.size == 1
+    assert commons.log.log.size == 3
 
 
 def test_an_unfinished_publish_holds_the_next_one_up(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +182,7 @@ def test_an_unfinished_publish_holds_the_next_one_up(commons: World, monkeypatch
         commons.publisher.publish(pack(name="other"), "stable")
     monkeypatch.setattr(commons.publisher, "_append", append)
     commons.publisher.abandon()
-    assert commons.publisher.publish(pack(name="other"), "stable").log_index == 0
+    assert commons.publisher.publish(pack(name="other"), "stable").log_index == 1
 
 
 @pytest.mark.parametrize("method", ["_append", "_write_targets"])
@@ -170,7 +200,7 @@ def test_a_publish_that_has_written_nothing_does_not_hold_renewal_up(
     commons.publisher.renew()
     done = commons.publisher.resume()
     assert done is not None
-    assert (done.snapshot_version, done.timestamp_version) == (3, 3)
+    assert (done.snapshot_version, done.timestamp_version) == (2, 3)
     node = commons.member("node")
     node.subscribe("team", "stable")
     assert node.update().rows[0].version == 1
@@ -189,7 +219,7 @@ def test_renewal_finishes_a_publish_that_has_begun_to_write(
             commons.publisher.publish(pack(), "stable")
     commons.publisher.renew()
     assert commons.publisher._repository.versions()["stable"] == 2
-    assert commons.publisher._repository.versions()["timestamp"] == 3
+    assert commons.publisher._repository.versions()["timestamp"] == 2
     done = commons.publisher.resume()
     assert done is not None
     assert done.timestamp_version == 2
@@ -221,7 +251,7 @@ def test_a_version_that_is_not_newer_is_refused(commons: World, version: int) ->
     commons.publisher.publish(pack(2), "stable")
     with pytest.raises(BadPack, match="2 is out in stable"):
         commons.publisher.publish(pack(version, words=("other",)), "stable")
-    assert commons.log.log.size == 1
+    assert commons.log.log.size == 3
 
 
 def test_a_pack_whose_example_does_not_fire_is_refused_before_the_log_hears_of_it(commons: World) -> None:
@@ -233,7 +263,7 @@ def test_a_pack_whose_example_does_not_fire_is_refused_before_the_log_hears_of_i
     wrong = build_pack("team", 1, [bad], licence="MIT", authors=["A"])
     with pytest.raises(FailedExamples, match=r"team\.zap"):
         commons.publisher.publish(wrong, "stable")
-    assert commons.log.calls == []
+    assert len(commons.log.calls) == 1
 
 
 def test_a_key_that_clients_would_not_take_is_refused(commons: World) -> None:
@@ -252,9 +282,9 @@ def test_two_publishers_of_one_commons_wait_for_each_other(commons: World) -> No
     with file_lock(commons.home / "commons" / "lock"):
         second.start()
         second.join(0.05)
-        assert commons.log.calls == []
+        assert len(commons.log.calls) == 1
     second.join(10)
-    assert [d.log_index for d in done] == [0]
+    assert [d.log_index for d in done] == [1]
 
 
 def test_online_keys_are_files_that_only_their_owner_reads(commons: World) -> None:
@@ -291,29 +321,66 @@ def test_a_catalog_is_published_before_it_opens_and_never_changes(commons: World
         commons.publisher.publish_catalog(build_catalog("task-2", opens_at=opens, rules=["a"]))
 
 
-def test_renewing_signs_anew_and_changes_no_target(commons: World) -> None:
+def test_renewing_signs_the_timestamp_alone_until_something_is_half_through_its_life(commons: World) -> None:
     commons.publisher.publish(pack(), "stable")
     before = commons.publisher._repository.versions()
     commons.clock.advance(12 * 3600)
     commons.publisher.renew()
-    after = commons.publisher._repository.versions()
-    assert (after["timestamp"], after["snapshot"]) == (before["timestamp"] + 1, before["snapshot"] + 1)
-    assert after["stable"] == before["stable"]
+    assert commons.publisher._repository.versions() == {**before, "timestamp": before["timestamp"] + 1}
+    commons.clock.advance(4 * 86400)
+    commons.publisher.renew()
+    assert commons.publisher._repository.versions() == {**before, "timestamp": 4, "snapshot": 3}
     commons.clock.advance(60 * 86400)
     commons.publisher.renew()
     assert commons.publisher._repository.versions()["stable"] == before["stable"] + 1
 
 
+def test_renewal_goes_on_signing_the_timestamp_while_the_log_is_away(
+    commons: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(entry: bytes) -> bytes:
+        raise InterlockError("log is away")
+
+    commons.clock.advance(4 * 86400)
+    with monkeypatch.context() as patch:
+        patch.setattr(commons.publisher, "_append", away)
+        for expected in (2, 2, 3):
+            with pytest.raises(InterlockError, match="log is away"):
+                commons.publisher.renew()
+            assert commons.publisher._repository.versions()["timestamp"] == expected
+            commons.clock.advance(4 * 3600)
+    commons.publisher.renew()
+    assert commons.publisher._repository.versions()["snapshot"] == 2
+
+
+def test_a_publish_resumed_days_later_is_signed_for_today(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commons.publisher, "_log_snapshot", die)
+        with pytest.raises(Killed):
+            commons.publisher.publish(pack(), "stable")
+    commons.clock.advance(2 * 86400)
+    commons.publisher.resume()
+    node = commons.member("node")
+    node.subscribe("team", "stable")
+    assert node.update().rows[0].version == 1
+
+
+def _journal() -> Journal:
+    item = Item(pack_entry("team", 1, "ab" * 32, at=7), b"\x00data", "packs/x.json", "stable", b"proof")
+    loose = (Loose("reviewers.json", "targets", b"{}"),)
+    return Journal("targets", 7, {"stable": 1}, (item,), loose, ("cd" * 32,), ("beta",), "ef" * 32, 4)
+
+
 def test_a_journal_reads_back_as_it_was_written() -> None:
-    entry = pack_entry("team", 1, "ab" * 32, at=7)
-    journal = Journal("targets", entry, b"\x00data", "packs/x.json", "stable", {"stable": 1}, b"proof", "cd")
-    assert parse_journal(dump_journal(journal), where="j") == journal
+    assert parse_journal(dump_journal(_journal()), where="j") == _journal()
 
 
-@pytest.mark.parametrize("old", ['"step": "begun"', '"entry": "{', '"base": {', '"data": "'])
+@pytest.mark.parametrize("old", ['"step": "targets"', '"entry": "{', '"base": {', '"data": "', '"at": 7', '"items": ['])
 def test_a_damaged_journal_is_said_in_one_line(old: str) -> None:
-    entry = pack_entry("team", 1, "ab" * 32, at=7)
-    text = dump_journal(Journal("begun", entry, b"d", "p.json", "stable", {"stable": 1})).decode()
+    text = dump_journal(_journal()).decode()
     assert old in text
     for new in (old.replace('"', '"x', 1), old + "!"):
         with pytest.raises(InterlockError) as caught:

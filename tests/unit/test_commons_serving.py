@@ -107,7 +107,7 @@ def test_what_changes_in_place_is_not_cached_and_the_rest_is_for_good(commons: W
     for path in ("/metadata/timestamp.json", "/log/checkpoint"):
         assert ask(app, path).headers["cache-control"] == CHANGING
     target = f"/targets/packs/stable/team/{pack().digest}.1.json"
-    for path in ("/metadata/1.root.json", "/log/tile/0/000.p/1", target):
+    for path in ("/metadata/1.root.json", f"/log/tile/0/000.p/{commons.log.log.size}", target):
         answer = ask(app, path)
         assert answer.status == 200
         assert answer.headers["cache-control"] == IMMUTABLE

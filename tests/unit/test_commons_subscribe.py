@@ -18,7 +18,7 @@ from interlock.commons.indicators import BadCatalog, build_catalog, indicator_pa
 from interlock.commons.live import Live, LiveRow, dump_live, parse_live, store_file
 from interlock.commons.pack import BadPack, build_pack
 from interlock.commons.pins import init_node, read_pins
-from interlock.commons.subscribe import read_status
+from interlock.commons.status import read_status
 from interlock.commons.updater import UntrustedRoot
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
@@ -39,18 +39,18 @@ def _verdict(policy: Policy, command: str) -> Verdict:
 
 
 def test_a_subscribed_pack_goes_live_with_its_place_in_the_log(commons: World) -> None:
-    commons.publisher.publish(pack(), "stable")
+    done = commons.publisher.publish(pack(), "stable")
     node = commons.member("node")
     node.subscribe("team", "stable")
     update = node.update()
     (row,) = update.rows
     assert (row.pack, row.ring, row.version, row.sha256) == ("team", "stable", 1, pack().digest)
-    assert (row.log_index, row.tree_size, update.tree_size) == (0, 1, 1)
+    assert (row.log_index, row.tree_size, update.tree_size) == (done.log_index, done.tree_size, commons.log.log.size)
     assert update.changed == update.rows
     policy = installed.load(commons.home / "node", "team", "stable")
     (mine,) = [r for r in policy.rules if r.id == "team.zap"]
     assert mine.source.pack_digest == pack().digest
-    assert mine.source.log_index == 0
+    assert mine.source.log_index == done.log_index
     assert status(commons.home / "node")["ok"] is True
 
 
@@ -59,12 +59,12 @@ def test_an_update_with_nothing_new_changes_nothing(commons: World) -> None:
     node = commons.member("node")
     node.subscribe("team", "stable")
     node.update()
-    before = installed.fingerprint(commons.home / "node")
+    before = installed.Watch(commons.home / "node")()
     commons.clock.advance(60)
     again = node.update()
     assert again.changed == ()
     assert len(again.rows) == 1
-    assert installed.fingerprint(commons.home / "node") == before
+    assert installed.Watch(commons.home / "node")() == before
 
 
 def test_a_new_version_replaces_the_old_one(commons: World) -> None:
@@ -72,11 +72,11 @@ def test_a_new_version_replaces_the_old_one(commons: World) -> None:
     node = commons.member("node")
     node.subscribe("team", "stable")
     node.update()
-    before = installed.fingerprint(commons.home / "node")
+    before = installed.Watch(commons.home / "node")()
     digest = installed.load(commons.home / "node", "team", "stable").digest
     commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
     assert [r.version for r in node.update().changed] == [2]
-    assert installed.fingerprint(commons.home / "node") != before
+    assert installed.Watch(commons.home / "node")() != before
     policy = installed.load(commons.home / "node", "team", "stable")
     assert policy.digest != digest
     assert {"team.zap", "team.fry"} <= {r.id for r in policy.rules}
@@ -98,10 +98,10 @@ def test_a_community_block_asks_until_it_is_granted_and_then_blocks(commons: Wor
     node.subscribe("team", "stable")
     node.update()
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.ESCALATE
-    before = installed.fingerprint(home)
+    before = installed.Watch(home)()
     (granted,) = installed.grant(home, "team", "stable", ["team.zap"], commons.clock.now_us())
     assert granted.rule == "team.zap"
-    assert installed.fingerprint(home) != before
+    assert installed.Watch(home)() != before
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.BLOCK
     installed.revoke(home, "team", ["team.zap"])
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.ESCALATE

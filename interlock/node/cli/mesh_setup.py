@@ -22,6 +22,7 @@ from interlock.base.settings import read_settings
 from interlock.commons.ceremony import LEAST_THRESHOLD
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
+from interlock.commons.publish import is_commons
 from interlock.node.setup import (
     LOG_POLICY,
     TABLES,
@@ -103,7 +104,7 @@ def _demand_own(role: str, directory: Path, values: _Values) -> None:
     for mark, owners in _MARKS.items():
         if (directory / mark).exists() and role not in owners:
             raise BadState(f"is the folder of a {owners[0]}", where=str(directory), fix="use another folder")
-    if role == "commons" and (directory / "public" / "metadata" / "timestamp.json").exists():
+    if role == "commons" and is_commons(directory):
         raise BadState("is a commons already", where=str(directory), fix="use another folder")
     path = directory / CONFIG
     if path.exists():

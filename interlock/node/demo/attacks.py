@@ -68,7 +68,7 @@ class Attacks:
         shutil.rmtree(self._evil(_FORK) / "log")
         signer = NoteSigner(ORIGIN, read_key(stage.dir("log") / "log.key"))
         with open_log(stage.dir("forked"), signer) as log:
-            log.append([b'{"another":"history %d"}' % i for i in range(5)])
+            log.append([b'{"another":"history %d"}' % i for i in range(50)])
             log.publish(log.integrate())
         shutil.copytree(stage.dir("forked") / "public", self._evil(_FORK) / "log")
         found = self._refused(_FORK, "split-view")
