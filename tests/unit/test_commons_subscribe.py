@@ -18,7 +18,7 @@ from interlock.commons.indicators import BadCatalog, build_catalog, indicator_pa
 from interlock.commons.live import Live, LiveRow, dump_live, parse_live, store_file
 from interlock.commons.pack import BadPack, build_pack
 from interlock.commons.pins import init_node, read_pins
-from interlock.commons.status import read_status
+from interlock.commons.subscribe import read_status
 from interlock.commons.updater import UntrustedRoot
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
@@ -59,12 +59,12 @@ def test_an_update_with_nothing_new_changes_nothing(commons: World) -> None:
     node = commons.member("node")
     node.subscribe("team", "stable")
     node.update()
-    before = installed.Watch(commons.home / "node")()
+    before = installed.fingerprint(commons.home / "node")
     commons.clock.advance(60)
     again = node.update()
     assert again.changed == ()
     assert len(again.rows) == 1
-    assert installed.Watch(commons.home / "node")() == before
+    assert installed.fingerprint(commons.home / "node") == before
 
 
 def test_a_new_version_replaces_the_old_one(commons: World) -> None:
@@ -72,11 +72,11 @@ def test_a_new_version_replaces_the_old_one(commons: World) -> None:
     node = commons.member("node")
     node.subscribe("team", "stable")
     node.update()
-    before = installed.Watch(commons.home / "node")()
+    before = installed.fingerprint(commons.home / "node")
     digest = installed.load(commons.home / "node", "team", "stable").digest
     commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
     assert [r.version for r in node.update().changed] == [2]
-    assert installed.Watch(commons.home / "node")() != before
+    assert installed.fingerprint(commons.home / "node") != before
     policy = installed.load(commons.home / "node", "team", "stable")
     assert policy.digest != digest
     assert {"team.zap", "team.fry"} <= {r.id for r in policy.rules}
@@ -98,10 +98,10 @@ def test_a_community_block_asks_until_it_is_granted_and_then_blocks(commons: Wor
     node.subscribe("team", "stable")
     node.update()
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.ESCALATE
-    before = installed.Watch(home)()
+    before = installed.fingerprint(home)
     (granted,) = installed.grant(home, "team", "stable", ["team.zap"], commons.clock.now_us())
     assert granted.rule == "team.zap"
-    assert installed.Watch(home)() != before
+    assert installed.fingerprint(home) != before
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.BLOCK
     installed.revoke(home, "team", ["team.zap"])
     assert _verdict(installed.load(home, "team", "stable"), "zap") is Verdict.ESCALATE
