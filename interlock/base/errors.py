@@ -50,6 +50,7 @@ CODES: Final[dict[str, int]] = {
     "split-view": EXIT_REFUSED,
     "rollback": EXIT_REFUSED,
     "not-logged": EXIT_REFUSED,
+    "not-newest": EXIT_REFUSED,
     "no-quorum": EXIT_REFUSED,
     "stale": EXIT_REFUSED,
     "untrusted-root": EXIT_REFUSED,

@@ -15,12 +15,12 @@ import datetime as _dt
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
 from tuf.api import exceptions as tuf_errors
-from tuf.api.metadata import Metadata, Root, TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Key, Metadata, Root, TargetFile, Targets  # type: ignore[attr-defined]
 from tuf.api.serialization import DeserializationError
 from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
@@ -126,6 +126,7 @@ class View:
         self.root_version = trusted.root.version
         self.timestamp_version = trusted.timestamp.version
         self.snapshot_version = trusted.snapshot.version
+        self.snapshot_sha256 = sha256_hex((directory / "snapshot.json").read_bytes())
         self.timestamp_expires_us = int(trusted.timestamp.expires.timestamp()) * MICROSECONDS
 
     def target(self, path: str, max_length: int, *, held: bytes | None = None) -> bytes:
@@ -140,6 +141,16 @@ class View:
             if info.length > max_length:
                 raise TooLarge(f"is larger than {max_length} bytes", where=path)
             return held if held is not None and _is(info, held) else self._download(info)
+
+    def keys_of(self, role: str) -> frozenset[str]:
+        """The keys that speak for a role, in their text form; none for a role that is not there."""
+        trusted = self._updater._trusted_set
+        if role in trusted.root.roles:
+            return _texts(trusted.root.keys, trusted.root.roles[role].keyids)
+        top = trusted.targets.delegations
+        if top is None or top.roles is None or role not in top.roles:
+            return frozenset()
+        return _texts(top.keys, top.roles[role].keyids)
 
     def metadata(self) -> dict[str, bytes]:
         """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
@@ -184,9 +195,18 @@ class View:
 
 
 @contextlib.contextmanager
-def refreshed(directory: Path, fetcher: Fetcher, *, bootstrap: bytes, now_us: int) -> Iterator[View]:
+def refreshed(
+    directory: Path,
+    fetcher: Fetcher,
+    *,
+    bootstrap: bytes,
+    now_us: int,
+    demand: Callable[[View], None] | None = None,
+) -> Iterator[View]:
     """Refresh the trusted metadata in `directory` and read targets of that state while the block runs.
 
+    Without `demand`, what verified before a refusal is kept (TUF 5.3 to 5.6). With it, only roots are kept until it
+    has let the whole state pass: else whoever stole the online keys could raise the versions beyond all later ones.
     Raises: Rollback, Stale, MetadataRefused, TooLarge, Unreachable, Locked, NotWritable, BadState.
     """
     private_dir(directory)
@@ -198,9 +218,16 @@ def refreshed(directory: Path, fetcher: Fetcher, *, bootstrap: bytes, now_us: in
                 shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True)
             else:
                 private_dir(staging)
+            accepted = demand is None
             try:
-                yield _refresh(staging, fetcher, bootstrap, now_us)
+                view = _refresh(staging, fetcher, bootstrap, now_us)
+                if demand is not None:
+                    demand(view)
+                    accepted = True
+                yield view
             finally:
+                if not accepted:
+                    _keep_roots_only(staging, directory / f"{_GENERATION}{generation}")
                 _commit(directory, generation, staging)
 
 
@@ -319,6 +346,22 @@ def _is(info: TargetFile, data: bytes) -> bool:
     except tuf_errors.LengthOrHashMismatchError:
         return False
     return True
+
+
+def _keep_roots_only(staging: Path, before: Path) -> None:
+    """Put the other roles' files back to what they were."""
+    for path in staging.glob("*.json"):
+        if path.name != "root.json":
+            path.unlink()
+    for path in before.glob("*.json"):
+        if path.name != "root.json":
+            shutil.copy2(path, staging)
+
+
+def _texts(keys: Mapping[str, Key], keyids: Iterable[str]) -> frozenset[str]:
+    """Ed25519 keys in the form that log entries name them."""
+    found = [keys[keyid] for keyid in keyids]
+    return frozenset(f"ed25519:{key.keyval['public']}" for key in found if key.keytype == "ed25519")
 
 
 def _files(directory: Path) -> dict[str, bytes]:
