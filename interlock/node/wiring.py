@@ -81,9 +81,9 @@ def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def _witness(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     if not config.name:
         raise BadConfig("is not set", where="[serve] name", fix="name the witness as policies name it")
-    cosigner = Cosigner(config.name, read_signer(config.directory / "witness.key"))
+    cosigners = [Cosigner(config.name, read_signer(config.directory / "witness.key"))]
     logs = {peer.key.name: [peer.key] for peer in _policy(config).logs}
-    yield witness.app(Witness(private_dir(config.directory / "state"), cosigner, logs, clock))
+    yield witness.app(Witness(private_dir(config.directory / "state"), cosigners, logs, clock))
 
 
 @contextlib.contextmanager

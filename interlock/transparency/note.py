@@ -4,8 +4,9 @@
     <empty line>
     — KEYNAME base64(key id, 4 bytes || signature)
 
-A key is known by its vkey, `KEYNAME+hex(key id)+base64(type || public key)`. Two types are used here: 0x01, plain
-Ed25519 over the text, and 0x04, the timestamped cosignature that checkpoint.py makes; each verifier knows its own.
+A key is known by its vkey, `KEYNAME+hex(key id)+base64(type || public key)`. Three types are used here: 0x01, plain
+Ed25519 over the text, and the timestamped cosignatures that checkpoint.py makes, 0x04 with Ed25519 and 0x06 with
+ML-DSA-44; each verifier knows its own.
 
     sign_note(text, signers) -> bytes          parse_note(bytes) -> Note          note.verified(verifiers)
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 from interlock.base.codec import Malformed
@@ -28,6 +30,7 @@ __all__ = [
     "ED25519",
     "MAX_NOTE",
     "MAX_SIGNATURES",
+    "ML_DSA_COSIGNATURE",
     "Note",
     "NoteSigner",
     "NoteVerifier",
@@ -46,18 +49,19 @@ __all__ = [
 
 ED25519: Final = 0x01
 COSIGNATURE: Final = 0x04
-MAX_NOTE: Final = 256 * 1024  # bytes; room for MAX_SIGNATURES of the post-quantum kind that we ignore
+ML_DSA_COSIGNATURE: Final = 0x06
+MAX_NOTE: Final = 256 * 1024  # bytes; room for MAX_SIGNATURES of the post-quantum kind
 MAX_SIGNATURES: Final = 48  # the specification demands 16 at least
-MAX_NAME: Final = 255  # characters of a key name
+MAX_NAME: Final = 255  # bytes of a key name; what a cosignature of type 0x06 can hold
 _ID_SIZE: Final = 4
 _MARK: Final = "— "
 
 
 def valid_name(name: str) -> bool:
     """Whether a text may be a key name: not empty, no space of any kind, no plus, nothing that UTF-8 cannot hold."""
-    return 0 < len(name) <= MAX_NAME and not any(
-        c <= " " or c == "+" or c.isspace() or "\ud800" <= c <= "\udfff" for c in name
-    )
+    if not name or any(c <= " " or c == "+" or c.isspace() or "\ud800" <= c <= "\udfff" for c in name):
+        return False
+    return len(name.encode("utf-8")) <= MAX_NAME
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class VerifierKey:
         if not 0 <= self.kind <= 0xFF:
             raise Malformed("a signature type is one byte")
 
-    @property
+    @cached_property
     def key_id(self) -> bytes:
         preimage = self.name.encode("utf-8") + b"\n" + bytes([self.kind]) + self.public
         return hashlib.sha256(preimage).digest()[:_ID_SIZE]
@@ -158,7 +162,7 @@ class NoteSigner:
     name: str
     signer: Signer
 
-    @property
+    @cached_property
     def key(self) -> VerifierKey:
         return vkey_of(self.name, self.signer)
 

@@ -1,12 +1,16 @@
 """Whose word counts: the logs, the witnesses and the quorum (C2SP tlog-policy, untagged).
 
-    log VKEY [URL]                 VKEY of type 0x01; its key name is the log's origin
-    witness NAME VKEY [URL]        VKEY of type 0x04
+    log VKEY [URL]                 VKEY of type 0x01 or 0x06; its key name is the log's origin
+    witness NAME VKEY [URL]        VKEY of type 0x04 or 0x06
     group NAME all|any|K NAME...   K of the members, each defined above and a member of one group only
     quorum NAME|none               exactly one; a witness or a group defined above
 
 Items are parted by spaces and tabs; empty lines and lines that begin with # are ignored. A checkpoint is valid if a
 log of the policy signed it as its own origin and enough witnesses cosigned it.
+
+A log with a key of each type has two lines, of which either signature is enough; list the 0x06 line alone to demand
+that one. A witness (a key name) with two keys counts once: its two lines stand in a group of their own, `any` of them
+or `all`, and a policy that could count them as two witnesses is refused.
 """
 
 from __future__ import annotations
@@ -22,9 +26,10 @@ from interlock.transparency.checkpoint import (
     Checkpoint,
     CosignatureVerifier,
     cosigned_at,
+    log_verifier,
     parse_checkpoint,
 )
-from interlock.transparency.note import Note, NoteVerifier, VerifierKey, parse_note, parse_vkey
+from interlock.transparency.note import Note, VerifierKey, parse_note, parse_vkey
 from interlock.transparency.text import decimal
 
 __all__ = ["MAX_POLICY", "Checked", "Group", "NoQuorum", "Peer", "TlogPolicy", "UnknownLog", "parse_policy"]
@@ -66,12 +71,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Checked:
-    """A checkpoint that a policy accepts; `cosigned` maps a witness's name in the policy to its POSIX seconds."""
+    """A checkpoint that a policy accepts, and who cosigned it when, in POSIX seconds.
+
+    `cosigned` goes by the names of the policy's witness lines, `witnesses` by key names: each witness once, with the
+    later time where it has two keys.
+    """
 
     checkpoint: Checkpoint
     note: Note
     log: Peer
     cosigned: Mapping[str, int]
+    witnesses: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -103,9 +113,13 @@ class TlogPolicy:
         logs = {log.key.key_id: log for log in self.logs if log.key.name == checkpoint.origin}
         if not logs:
             raise UnknownLog("is the checkpoint of a log that the policy does not name", where=checkpoint.origin)
-        signed = note.verified([NoteVerifier(log.key) for log in logs.values()])
+        signed = note.verified([log_verifier(log.key) for log in logs.values()])
         checkpoint.demand_sound()
-        return Checked(checkpoint, note, logs[signed[0][0].key_id], self._cosigned(note))
+        cosigned, witnesses = self._cosigned(note), dict[str, int]()
+        for name, seconds in cosigned.items():
+            witness = self.witnesses[name].key.name
+            witnesses[witness] = max(seconds, witnesses.get(witness, 0))
+        return Checked(checkpoint, note, logs[signed[0][0].key_id], cosigned, witnesses)
 
     def check(self, note: Note | bytes) -> Checked:
         """Check a checkpoint whole. Raises: as `opened`, and NoQuorum."""
@@ -116,9 +130,10 @@ class TlogPolicy:
     def demand_quorum(self, checked: Checked) -> None:
         """Raises: NoQuorum, which counts the cosignatures that are there."""
         if not self.satisfied(frozenset(checked.cosigned)):
+            known = {w.key.name for w in self.witnesses.values()}
             raise NoQuorum(
-                f"checkpoint of size {checked.checkpoint.size} is cosigned by {len(checked.cosigned)} of "
-                f"{len(self.witnesses)} trusted witnesses, which is not the quorum",
+                f"checkpoint of size {checked.checkpoint.size} is cosigned by {len(checked.witnesses)} of "
+                f"{len(known)} trusted witnesses, which is not the quorum",
                 where=checked.checkpoint.origin,
                 fix="wait for the log to publish a cosigned checkpoint, or ask its operator",
             )
@@ -168,7 +183,7 @@ class _Draft:
         self.witnesses: dict[str, Peer] = {}
         self.groups: dict[str, Group] = {}
         self.quorum: str | None = None
-        self._placed: set[str] = set()
+        self._placed: dict[str, str] = {}  # member -> its group
 
     def take(self, items: list[str]) -> None:
         kinds: dict[str, Callable[[list[str]], None]] = {
@@ -184,13 +199,14 @@ class _Draft:
     def finished(self) -> TlogPolicy:
         if self.quorum is None:
             raise Malformed("has no quorum line", where="log policy")
+        self._demand_each_witness_once()
         return TlogPolicy(tuple(self.logs), self.witnesses, self.groups, self.quorum)
 
     def _log(self, items: list[str]) -> None:
         if len(items) not in (1, 2):
             raise Malformed("a log line has a key and perhaps a URL")
         peer = Peer(parse_vkey(items[0]), *items[1:])
-        NoteVerifier(peer.key)
+        log_verifier(peer.key)
         if any(peer.key.public == other.key.public for other in self.logs):
             raise Malformed("a log's key stands twice")
         self.logs.append(peer)
@@ -213,7 +229,7 @@ class _Draft:
             self._known(member)
             if member in self._placed:
                 raise Malformed("a group's member is a member already")  # else a witness would count twice
-            self._placed.add(member)
+            self._placed[member] = name
         least = {"all": len(members), "any": 1}.get(threshold)
         least = decimal(threshold, "group's threshold") if least is None else least
         if not 1 <= least <= len(members):
@@ -227,6 +243,18 @@ class _Draft:
         if items[0] != NONE:
             self._known(items[0])
         self.quorum = items[0]
+
+    def _demand_each_witness_once(self) -> None:
+        """Raises: Malformed, where two keys of one witness could make up a quorum of two."""
+        for name in {w.key.name for w in self.witnesses.values()}:
+            keys = {n for n, w in self.witnesses.items() if w.key.name == name and n in self._placed}
+            groups = {self._placed[n] for n in keys}
+            if len(keys) > 1 and (len(groups) > 1 or not keys.issuperset(*(self.groups[g].members for g in groups))):
+                raise Malformed(
+                    "a witness with two keys could count twice",
+                    where="log policy",
+                    fix="put its lines into a group of their own: group NAME any LINE LINE",
+                )
 
     def _new_name(self, name: str) -> None:
         if name == NONE or name in self.witnesses or name in self.groups:

@@ -138,10 +138,14 @@ class TileReader:
         self._size = size
         self._load = load
         self._known: dict[Tile, tuple[bytes, ...]] = {}
+        self._nodes: dict[Node, bytes] = {}  # many proofs of one tree share most of their hashes
 
     def __call__(self, nodes: Sequence[Node]) -> list[bytes]:
         """Raises: Malformed, for a tile of the wrong length; whatever `load` raises."""
-        return [self._node(level, index) for level, index in nodes]
+        for node in nodes:
+            if node not in self._nodes:
+                self._nodes[node] = self._node(*node)
+        return [self._nodes[node] for node in nodes]
 
     def _node(self, level: int, index: int) -> bytes:
         if (index + 1) << level > self._size:

@@ -9,6 +9,9 @@ The request of add-checkpoint, and what each answer means:
                                  409  the last cosigned size is another one; the body says which
                                  422  the consistency proof does not verify
 
+A witness with two keys (Ed25519 and ML-DSA-44) answers with a line of each. GET of the last checkpoint of an origin is
+answered too (`latest`); sign-subtree, which is optional, is not: its subtrees serve certificates made of Merkle trees.
+
 The new state is on disk before the answer is made, and reading the old state, checking and writing the new one happen
 under one lock, of the process and of the directory: no two histories are ever cosigned, whoever asks and when.
 """
@@ -26,12 +29,11 @@ from interlock.base.codec import Malformed
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.primitives import BadSignature
 from interlock.base.text import is_sha256
-from interlock.transparency.checkpoint import Checkpoint, Cosigner, cosigned_at, parse_checkpoint
+from interlock.transparency.checkpoint import Checkpoint, Cosigner, cosigned_at, log_verifier, parse_checkpoint
 from interlock.transparency.merkle import MAX_PROOF, BadProof, verify_consistency
 from interlock.transparency.note import (
     MAX_NOTE,
     Note,
-    NoteVerifier,
     Signature,
     VerifierKey,
     encode_note,
@@ -92,18 +94,21 @@ def parse_size(body: bytes) -> int:
 
 
 class Witness:
-    """Cosigns for the logs it knows (`logs`: origin -> keys), with one file of state an origin below `home`."""
+    """Cosigns for the logs it knows (`logs`: origin -> keys), with one file of state an origin below `home`.
 
-    def __init__(self, home: Path, cosigner: Cosigner, logs: Mapping[str, Sequence[VerifierKey]], clock: Clock) -> None:
+    `cosigners` are its keys, one or two under one name. `logs` is read anew for each request, so that it may grow.
+    """
+
+    def __init__(
+        self, home: Path, cosigners: Sequence[Cosigner], logs: Mapping[str, Sequence[VerifierKey]], clock: Clock
+    ) -> None:
+        if len({c.name for c in cosigners}) != 1:
+            raise ValueError("a witness has one name, and a key at least")
         self._home = private_dir(home)
-        self._cosigner = cosigner
-        self._logs = {origin: [NoteVerifier(k) for k in keys] for origin, keys in logs.items()}
+        self._cosigners = tuple(cosigners)
+        self._logs = logs
         self._clock = clock
         self._lock = threading.Lock()
-
-    @property
-    def key(self) -> VerifierKey:
-        return self._cosigner.key
 
     def process(self, body: bytes) -> Answer:
         """Answer one add-checkpoint.
@@ -117,10 +122,11 @@ class Witness:
                 raise Malformed("old size is larger than that of the checkpoint")
         except Malformed as e:
             return _said(400, str(e))
-        if checkpoint.origin not in self._logs:
+        keys = self._logs.get(checkpoint.origin)
+        if keys is None:
             return _said(404, "this witness does not know that log")
         try:
-            signed = note.verified(self._logs[checkpoint.origin])
+            signed = note.verified([log_verifier(k) for k in keys])
         except BadSignature as e:
             return _said(403, str(e))
         own = Note(note.text, tuple(signature for _, signature in signed))
@@ -152,15 +158,16 @@ class Witness:
                 verify_consistency(last.size, last.root, new.size, new.root, proof)
         except BadProof as e:
             return _said(422, str(e))
-        cosignature = self._cosigner.cosign(note.text.encode("utf-8"), self._seconds(state))
-        self._write(new.origin, note.plus([cosignature]))
-        return Answer(200, TEXT_TYPE, cosignature.line.encode("utf-8"))
+        text, seconds = note.text.encode("utf-8"), self._seconds(state)
+        cosigned = [cosigner.cosign(text, seconds) for cosigner in self._cosigners]
+        self._write(new.origin, note.plus(cosigned))
+        return Answer(200, TEXT_TYPE, "".join(s.line for s in cosigned).encode("utf-8"))
 
     def _seconds(self, state: Note | None) -> int:
         """The time to state: never one before the last, else two statements on what was newest would clash."""
         now = self._clock.now_us() // MICROSECONDS
-        key = self._cosigner.key
-        mine = [] if state is None else [s for s in state.signatures if (s.name, s.key_id) == (key.name, key.key_id)]
+        keys = {(c.key.name, c.key.key_id) for c in self._cosigners}
+        mine = [] if state is None else [s for s in state.signatures if (s.name, s.key_id) in keys]
         return max([now, *(cosigned_at(s) for s in mine)])
 
     def _path(self, origin: str) -> Path:

@@ -79,7 +79,7 @@ class TestLog:
         cosigners = [Cosigner(f"w{i}.example", seed(f"witness {i}")) for i in (1, 2)]
         self._keys = {ORIGIN: [NoteSigner(ORIGIN, seed("log")).key]}
         self._witnesses = (
-            [Witness(root / f"witness-{c.name}", c, self._keys, clock) for c in cosigners] if witnessed else []
+            [Witness(root / f"witness-{c.name}", [c], self._keys, clock) for c in cosigners] if witnessed else []
         )
 
     def append(self, entry: bytes) -> bytes:

@@ -28,7 +28,7 @@ from interlock.transparency.merkle import (
 )
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import Peer, TlogPolicy
-from interlock.transparency.storage import DirectoryStorage, open_storage
+from interlock.transparency.storage import DirectoryStorage
 from interlock.transparency.tiles import ENTRIES, Tile, TileReader, decode_bundle, tiles_of
 
 ORIGIN = "log.example/packs"
@@ -53,6 +53,11 @@ def published(root: Path) -> Checkpoint:
     assert root_of(leaves) == checkpoint.root
     assert tree_root(checkpoint.size, TileReader(checkpoint.size, load)) == checkpoint.root
     return checkpoint
+
+
+def newest(root: Path) -> Path:
+    """The journal's newest file."""
+    return max((root / "journal").iterdir())
 
 
 def test_what_was_appended_is_published_whole_with_proofs_that_verify(tmp_path: Path) -> None:
@@ -144,12 +149,13 @@ def test_a_torn_record_at_the_end_is_dropped(tmp_path: Path, torn: bytes) -> Non
     with open_log(tmp_path, SIGNER) as log:
         log.append(entries(0, 3))
         log.publish(log.integrate())
-    size = (tmp_path / "journal").stat().st_size
-    with (tmp_path / "journal").open("ab") as f:
+    journal = newest(tmp_path)
+    size = journal.stat().st_size
+    with journal.open("ab") as f:
         f.write(torn)
     with open_log(tmp_path, SIGNER) as log:
         assert log.size == 3
-        assert (tmp_path / "journal").stat().st_size == size
+        assert journal.stat().st_size == size
         assert log.append([b"next"]) == [3]
     with open_log(tmp_path, SIGNER) as log:
         assert log.size == 4
@@ -176,7 +182,7 @@ def test_a_journal_that_lost_what_was_signed_is_refused_and_not_repaired(
     with open_log(tmp_path, SIGNER) as log:
         log.append(entries(0, 3))
         log.integrate()
-    journal = tmp_path / "journal"
+    journal = newest(tmp_path)
     journal.write_bytes(damage(journal.read_bytes()))
     before = journal.read_bytes()
     with pytest.raises(BadState), open_log(tmp_path, SIGNER):
@@ -187,10 +193,10 @@ def test_a_journal_that_lost_what_was_signed_is_refused_and_not_repaired(
 def test_a_journal_of_a_newer_version_or_of_no_format_is_refused(tmp_path: Path) -> None:
     with open_log(tmp_path, SIGNER):
         pass
-    (tmp_path / "journal").write_bytes(b'{"format": "interlock-log-journal", "v": 2}\n')
+    newest(tmp_path).write_bytes(b'{"format": "interlock-log-journal", "v": 3, "first": 0}\n')
     with pytest.raises(NewerFormat), open_log(tmp_path, SIGNER):
         raise AssertionError("opened")
-    (tmp_path / "journal").write_bytes(b"")
+    newest(tmp_path).write_bytes(b"")
     with pytest.raises(BadState), open_log(tmp_path, SIGNER):
         raise AssertionError("opened")
 
@@ -212,15 +218,16 @@ class Crash(BaseException):
 
 
 class CrashingStorage(DirectoryStorage):
-    """Stops before the n-th write; what is on disk then is what a crash would leave."""
+    """Stops before the n-th file; what is on disk then is what a crash would leave."""
 
     left = 1 << 30
 
-    def write(self, name: str, data: bytes) -> None:
-        if self.left == 0:
-            raise Crash
-        self.left -= 1
-        super().write(name, data)
+    def write(self, files: Sequence[tuple[str, bytes]]) -> None:
+        for file in files:
+            if self.left == 0:
+                raise Crash
+            self.left -= 1
+            super().write([file])
 
 
 def test_a_crash_before_any_write_leaves_the_old_or_the_new_tree_published(tmp_path: Path) -> None:
@@ -250,7 +257,7 @@ def test_a_crash_before_any_write_leaves_the_old_or_the_new_tree_published(tmp_p
 class FullDisk(DirectoryStorage):
     """Takes nothing."""
 
-    def append(self, entries: Sequence[bytes]) -> None:
+    def append(self, first: int, entries: Sequence[bytes]) -> None:
         raise NotWritable("disk is full")
 
 
@@ -322,10 +329,13 @@ def test_kill_9_at_any_moment_loses_nothing_acknowledged_and_signs_one_history(t
 
 def test_leftovers_of_an_interrupted_replace_are_swept(tmp_path: Path) -> None:
     with open_log(tmp_path, SIGNER) as log:
-        log.append([b"a"])
         log.publish(log.integrate())
-    leftover = tmp_path / "public" / "tile" / "0" / ".000.abc.tmp"
-    leftover.write_bytes(b"half")
-    with open_storage(tmp_path):
-        assert not leftover.exists()
+        log.append([b"a"])  # a kill -9 while the next tree was written leaves parts of files
+        (tmp_path / "public" / "tile" / "0" / "000.p").mkdir(parents=True)
+    leftovers = [tmp_path / place / ".x.abc.tmp" for place in (".", "journal", "public", "public/tile/0/000.p")]
+    for leftover in leftovers:
+        leftover.write_bytes(b"half")
+    with open_log(tmp_path, SIGNER) as log:
+        assert not [leftover for leftover in leftovers if leftover.exists()]
+        log.publish(log.integrate())
     assert published(tmp_path).size == 1

@@ -14,7 +14,9 @@ from starlette.applications import Starlette
 
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import HttpPoster, TooLarge, Unreachable
-from interlock.base.keys import Ed25519Signer
+from interlock.base.files import NotWritable
+from interlock.base.keys import Ed25519Signer, MlDsaSigner
+from interlock.node.roles import adder
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
 from interlock.node.tokens import TokenTable, token_hash
@@ -59,7 +61,7 @@ class Mesh(httpx.AsyncBaseTransport):
 
     def witness(self, name: str) -> Starlette:
         home = self.root / name
-        return witness_role.app(Witness(home, COSIGNERS[name], {ORIGIN: [SIGNER.key]}, ManualClock()))
+        return witness_role.app(Witness(home, [COSIGNERS[name]], {ORIGIN: [SIGNER.key]}, ManualClock()))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         name = request.url.host.split(".")[0]
@@ -267,18 +269,86 @@ def test_a_witness_that_answers_wrongly_does_not_count(tmp_path: Path, says: tup
     run(tmp_path, scene, policy(3))
 
 
-def test_adds_at_once_are_served_one_after_the_other(tmp_path: Path) -> None:
+def test_adds_at_once_share_batches_and_each_has_its_own_proof(tmp_path: Path) -> None:
     async def scene(client: httpx.AsyncClient, mesh: Mesh) -> None:
-        answers = await asyncio.gather(
-            *(client.post("/add", content=entry(v), headers=AUTH) for v in (1, 2, 3, 1, 2, 3, 4))
-        )
+        versions = (1, 2, 3, 1, 2, 3, *range(4, 40))
+        answers = await asyncio.gather(*(client.post("/add", content=entry(v), headers=AUTH) for v in versions))
         proofs = [parse_proof(a.content) for a in answers]
-        for version, proof in zip((1, 2, 3, 1, 2, 3, 4), proofs, strict=True):
+        for version, proof in zip(versions, proofs, strict=True):
             proof.verify(entry(version), policy())
-        assert sorted({p.index for p in proofs}) == [0, 1, 2, 3]
+        assert sorted({p.index for p in proofs}) == list(range(39))
         assert [p.index for p in proofs[:3]] == [p.index for p in proofs[3:6]]
+        assert len({body for name, body in mesh.requests if name == "w0"}) <= 5
 
     run(tmp_path, scene)
+
+
+def test_in_a_batch_without_a_quorum_what_is_published_already_is_still_answered(tmp_path: Path) -> None:
+    async def scene(client: httpx.AsyncClient, mesh: Mesh) -> None:
+        assert (await client.post("/add", content=entry(1), headers=AUTH)).status_code == 200
+        mesh.down = set(COSIGNERS)
+        answers = await asyncio.gather(*(client.post("/add", content=entry(v), headers=AUTH) for v in (2, 1, 3)))
+        assert [a.status_code for a in answers] == [503, 200, 503]
+        mesh.down = set()
+        answers = await asyncio.gather(*(client.post("/add", content=entry(v), headers=AUTH) for v in (3, 2)))
+        assert sorted(parse_proof(a.content).index for a in answers) == [1, 2]
+
+    run(tmp_path, scene)
+
+
+def test_one_who_hangs_up_does_not_take_the_batch_with_him(tmp_path: Path) -> None:
+    async def scene(client: httpx.AsyncClient, _mesh: Mesh) -> None:
+        asked = [asyncio.create_task(client.post("/add", content=entry(v), headers=AUTH)) for v in range(1, 6)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        answers = await asyncio.gather(*asked[1:])
+        assert [a.status_code for a in answers] == [200] * 4
+
+    run(tmp_path, scene)
+
+
+def test_a_log_with_too_many_entries_waiting_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adder, "MOST_WAITING", 3)
+
+    async def scene(client: httpx.AsyncClient, _mesh: Mesh) -> None:
+        answers = await asyncio.gather(*(client.post("/add", content=entry(v), headers=AUTH) for v in range(1, 30)))
+        told = {a.status_code for a in answers}
+        assert told == {200, 503}
+        busy = next(a for a in answers if a.status_code == 503)
+        assert (busy.headers["retry-after"], busy.text.count("\n")) == ("1", 1)
+
+    run(tmp_path, scene)
+
+
+def test_a_disk_that_fails_is_told_to_each_of_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(client: httpx.AsyncClient, _mesh: Mesh) -> None:
+        def full(*_args: object) -> None:
+            raise NotWritable("disk is full")
+
+        monkeypatch.setattr("interlock.transparency.storage.AppendFile.append", full)
+        answers = await asyncio.gather(*(client.post("/add", content=entry(v), headers=AUTH) for v in range(1, 5)))
+        assert {(a.status_code, a.text) for a in answers} == {(503, "this log is out of order\n")}
+
+    run(tmp_path, scene)
+
+
+def test_a_witness_with_two_keys_is_asked_once_for_both(tmp_path: Path) -> None:
+    pair = [COSIGNERS["w0"], Cosigner("witness.example/w0", MlDsaSigner(44, b"\x10" * 32))]
+    peers = {name: Peer(c.key, "http://w0.example/w") for name, c in zip(("old", "new"), pair, strict=True)}
+    rule = TlogPolicy((Peer(SIGNER.key),), peers, {"w": Group(2, ("old", "new"))}, "w")
+
+    async def scene(client: httpx.AsyncClient, mesh: Mesh) -> None:
+        held = Witness(tmp_path / "pair", pair, {ORIGIN: [SIGNER.key]}, ManualClock())
+        mesh.witnesses["w0"] = witness_role.app(held)
+        answer = await client.post("/add", content=entry(), headers=AUTH)
+        checked = parse_proof(answer.content).verify(entry(), rule)
+        assert (sorted(checked.cosigned), list(checked.witnesses)) == (["new", "old"], ["witness.example/w0"])
+        assert len(mesh.requests) == 1
+        mesh.witnesses["w0"] = mesh.witness("w0")  # it has lost one of its keys
+        answer = await client.post("/add", content=entry(2), headers=AUTH)
+        assert answer.status_code == 503
+
+    run(tmp_path, scene, rule)
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -292,7 +362,7 @@ async def until(happened: Callable[[], bool]) -> None:
 def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_witnesses_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_role, "RETRY_S", 0.01)
+    monkeypatch.setattr(adder, "RETRY_S", 0.01)
     with open_log(tmp_path / "log", SIGNER) as log:
         log.append([entry()])
 

@@ -48,7 +48,7 @@ FORK = [leaf_hash(b"fork %d" % i) for i in range(200)]
 
 
 def witness(home: Path, clock: ManualClock | None = None) -> Witness:
-    return Witness(home, COSIGNER, {ORIGIN: [SIGNER.key]}, clock or ManualClock())
+    return Witness(home, [COSIGNER], {ORIGIN: [SIGNER.key]}, clock or ManualClock())
 
 
 def note(size: int, leaves: list[bytes] = LEAVES, signer: NoteSigner = SIGNER) -> bytes:
