@@ -7,7 +7,7 @@ One secret gives every key, each from a domain of its own.
 from __future__ import annotations
 
 import hmac
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from interlock.base.errors import InterlockError
 
@@ -54,7 +54,7 @@ class ReceiptKeys:
             raise ValueError(f"a receipt key has at least {_MIN_KEY} bytes")
         # keyed once, and copied for each message: that is what costs most of a short MAC
         self._mac, self._args = (
-            hmac.new(hmac.digest(secret, domain, "sha256"), digestmod="sha256")
+            _keyed(hmac.digest(secret, domain, "sha256"))
             for domain in (b"interlock/receipt/mac/v1", b"interlock/receipt/args/v1")
         )
 
@@ -65,7 +65,7 @@ class ReceiptKeys:
     def seal(self, body: bytes) -> str:
         mac = self._mac.copy()
         mac.update(body)
-        return mac.hexdigest()
+        return str(mac.hexdigest())
 
     def check(self, body: bytes, seal: str) -> None:
         if not hmac.compare_digest(self.seal(body), seal):
@@ -74,7 +74,13 @@ class ReceiptKeys:
     def args_digest(self, encoded: bytes) -> str:
         mac = self._args.copy()
         mac.update(encoded)
-        return mac.hexdigest()
+        return str(mac.hexdigest())
+
+
+def _keyed(key: bytes) -> Any:
+    """HMAC-SHA256 under a key; what does the work alone, where Python wraps it: a third of the time of a short MAC."""
+    wrapped = hmac.new(key, digestmod="sha256")
+    return getattr(wrapped, "_hmac", None) or wrapped
 
 
 class _PublicKey(Protocol):

@@ -35,13 +35,14 @@ __all__ = [
     "MAX_LINE",
     "Receipt",
     "Verified",
+    "as_receipt",
     "check_receipt",
     "decode_header",
     "decode_receipt",
     "encode_header",
     "encode_receipt",
     "label",
-    "receipt_with",
+    "receipt_draft",
     "sealed",
     "verify_chain",
 ]
@@ -112,6 +113,10 @@ _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
 _PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
 _ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))
 _values: Final = operator.attrgetter(*_TYPES)
+# what most receipts say nothing of: those of calls that no rule objected to, outside of a span
+_RARE: Final = tuple(sorted(_TYPES.keys() - _NEEDED - {"args_digest", "mac", "signature"}))
+_rare: Final = operator.attrgetter(*_RARE)
+_SILENT: Final = (None,) * len(_RARE)
 _quoted: Final = json.encoder.encode_basestring  # escapes just what RFC 8785, 3.2.2.2 demands
 
 
@@ -124,22 +129,18 @@ class Verified:
 
 
 @functools.cache
-def _draft() -> Any:
-    """A Receipt before it is frozen: two classes with the same slots have the same layout. Made when one is needed."""
+def receipt_draft() -> Any:
+    """The class of a Receipt before it is frozen, field for field; made when one is needed.
+
+    Two classes with the same slots have the same layout: with `as_receipt`, a Receipt takes half the time that its
+    constructor does, which sets each field the long way round.
+    """
     fields = [(f.name, object, dataclasses.field(default=f.default)) for f in dataclasses.fields(Receipt)]
     return dataclasses.make_dataclass("_Draft", fields, slots=True)
 
 
-def receipt_with(**fields: object) -> Receipt:
-    """A Receipt in half the time that its constructor takes, which sets each field the long way round."""
-    draft: Any = _draft()(**fields)
-    draft.__class__ = Receipt
-    made: Receipt = draft
-    return made
-
-
-def _made(values: Sequence[object]) -> Receipt:
-    draft: Any = _draft()(*values)
+def as_receipt(draft: Any) -> Receipt:
+    """Freeze a draft, which becomes the Receipt itself."""
     draft.__class__ = Receipt
     made: Receipt = draft
     return made
@@ -147,23 +148,51 @@ def _made(values: Sequence[object]) -> Receipt:
 
 def label(text: str | None) -> str | None:
     """A name as it goes into a receipt: one line, at most 256 characters."""
-    return None if text is None else one_line(text, _LABEL_LIMIT)
+    if text is None or (text.isalnum() and len(text) <= _LABEL_LIMIT):
+        return text
+    return one_line(text, _LABEL_LIMIT)
 
 
 def sealed(receipt: Receipt, seal: Seal, seq: int, prev: str) -> tuple[Receipt, bytes]:
     """The receipt as number `seq` (from 1) of a chain, after the line whose seal is `prev`; and its line."""
+    if seal.field == "mac" and _rare(receipt) == _SILENT and receipt.args_digest is not None:
+        before, after = _short_halves(receipt, seq, prev)
+    else:
+        before, after = _halves(receipt, seal.field, seq, prev)
+    bound = seal.seal(b"{%b%b}" % (before, after))
+    values = list(_values(receipt))
+    values[-4:] = seq, prev, None, None
+    values[_PLACE[seal.field]] = bound
+    kept = as_receipt(receipt_draft()(*values))
+    return kept, b'{%b,"%b":"%b"%b}\n' % (before, seal.field.encode(), bound.encode(), after)
+
+
+def _halves(receipt: Receipt, field: str, seq: int, prev: str) -> tuple[bytes, bytes]:
+    """The fields before and after the seal's own, as they stand between the braces; neither half is ever empty."""
     values = list(_values(receipt))
     values[-4:] = seq, prev, None, None
     parts = _parts(values)
-    bound = seal.seal(_joined(parts))
-    values[_PLACE[seal.field]] = bound
-    bisect.insort(parts, f'"{seal.field}":"{bound}"')
-    return _made(values), _joined(parts) + b"\n"
+    at = bisect.bisect(parts, f'"{field}":')
+    return _utf8(",".join(parts[:at])), _utf8("," + ",".join(parts[at:]))
+
+
+def _short_halves(receipt: Receipt, seq: int, prev: str) -> tuple[bytes, bytes]:
+    """The same of a receipt with a MAC that says nothing rare, written out: in a quarter of the time."""
+    r, text = receipt, _quoted
+    before = (
+        f'"action":{text(r.action)},"args_digest":{text(r.args_digest or "")},"call_id":{text(r.call_id)},'
+        f'"elapsed_us":{r.elapsed_us}'
+    )
+    after = (
+        f',"outcome":{text(r.outcome)},"phase":{text(r.phase)},"policy_digest":{text(r.policy_digest)},'
+        f'"policy_epoch":{r.policy_epoch},"prev":{text(prev)},"seq":{seq},"ts_us":{r.ts_us},"verdict":{text(r.verdict)}'
+    )
+    return _utf8(before), _utf8(after)
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """One line, with its line end. The inverse of `decode_receipt`."""
-    return _joined(_parts(_values(receipt))) + b"\n"
+    return _utf8("{" + ",".join(_parts(_values(receipt))) + "}\n")
 
 
 def decode_receipt(line: bytes) -> Receipt:
@@ -248,9 +277,8 @@ def _parts(values: Sequence[object]) -> list[str]:
     ]
 
 
-def _joined(parts: list[str]) -> bytes:
+def _utf8(text: str) -> bytes:
     """A lone surrogate, which UTF-8 cannot hold, is written as U+FFFD."""
-    text = "{" + ",".join(parts) + "}"
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,7 @@ from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import Outcome
 from interlock.engine.policy.limits import Limits, oversized
 from interlock.engine.policy.model import Policy, Rule
-from interlock.engine.receipts import Receipt, label, receipt_with
+from interlock.engine.receipts import Receipt, as_receipt, label, receipt_draft
 from interlock.engine.refusals import REASONS
 from interlock.engine.settle import Ending, Settled
 
@@ -18,14 +18,14 @@ __all__ = ["receipt_of"]
 
 _REASON_LIMIT: Final = 500
 # what took effect where a decision ended so; an approved action went on as it was, or as rules rewrote it
-_TOOK_EFFECT: Final[Mapping[Ending, Verdict]] = {
-    "proceeded": Verdict.ALLOW,
-    "observed": Verdict.ALLOW,
-    "approved": Verdict.ALLOW,
-    "rewritten": Verdict.MODIFY,
-    "asked": Verdict.ESCALATE,
-    "blocked": Verdict.BLOCK,
-    "not-approved": Verdict.BLOCK,
+_TOOK_EFFECT: Final[Mapping[Ending, str]] = {
+    "proceeded": "ALLOW",
+    "observed": "ALLOW",
+    "approved": "ALLOW",
+    "rewritten": "MODIFY",
+    "asked": "ESCALATE",
+    "blocked": "BLOCK",
+    "not-approved": "BLOCK",
 }
 
 
@@ -47,20 +47,18 @@ def receipt_of(
     event, decision, rule, approval = outcome.event, outcome.decision, outcome.decider, settled.approval
     took = _TOOK_EFFECT[settled.ending]
     if settled.ending == "approved" and outcome.rewritten:
-        took = Verdict.MODIFY
-    verdict: object = decision.verdict
-    said = verdict.name if isinstance(verdict, Verdict) else "UNKNOWN"
-    return receipt_with(
+        took = "MODIFY"
+    draft = receipt_draft()(
         ts_us=event.ts_us,
         call_id=label(event.call_id) or "",
         action=label(event.action) or "",
         phase=event.phase,
-        verdict=took.name,
+        verdict=took,
         outcome=settled.ending,
         policy_epoch=epoch,
         policy_digest=policy.digest,
         elapsed_us=elapsed_us,
-        policy_verdict=said if said != took.name else None,
+        policy_verdict=said if (said := _said(decision.verdict)) != took else None,
         reason=_template(outcome),
         policy_id=label(decision.policy_id),
         rule=label(rule.id) if rule else None,
@@ -76,8 +74,15 @@ def receipt_of(
         approval_id=label(approval.request_id) or None if approval else None,
         partial=_partial(outcome, policy.limits, size),
         dropped=dropped or None,
-        shadows=_shadows(outcome),
+        shadows=_shadows(outcome) if outcome.shadows else None,
     )
+    return as_receipt(draft)
+
+
+def _said(verdict: object) -> str:
+    if verdict is Verdict.ALLOW:
+        return "ALLOW"
+    return verdict.name if isinstance(verdict, Verdict) else "UNKNOWN"
 
 
 def _partial(outcome: Outcome, limits: Limits, size: int | None) -> str | None:

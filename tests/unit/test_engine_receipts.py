@@ -74,6 +74,7 @@ receipts = st.builds(
     elapsed_us=st.integers(0, 9),
     policy_id=st.none() | texts,
     log_index=st.none() | st.integers(0, 9),
+    args_digest=st.none() | texts,
 )
 
 
