@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.canonical import NotCanonical, json_object
@@ -35,6 +35,7 @@ __all__ = [
     "private_dir",
     "read_bounded",
     "replace",
+    "replace_all",
     "seen_state",
     "stamped",
     "sync_dir",
@@ -85,22 +86,38 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
 
     Raises: NotWritable.
     """
+    replace_all([(path, data)], mode=mode)
+
+
+def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = PRIVATE_FILE) -> None:
+    """Put several files in place, in their order, each whole or not at all; all are durable when this returns.
+
+    Raises: NotWritable.
+    """
+    made: list[tuple[str, Path]] = []
+    path = None
     try:
-        # like tempfile.mkstemp, whose import alone would be a tenth of what `import interlock` may cost
-        name = str(path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp"))
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE)
         try:
-            with os.fdopen(fd, "wb") as f:
-                f.write(data)
-                f.flush()
-                os.fsync(f.fileno())
-            os.chmod(name, mode)
-            os.replace(name, path)
+            for path, data in files:
+                # like tempfile.mkstemp, whose import alone would be a tenth of what `import interlock` may cost
+                name = str(path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp"))
+                fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE)
+                made.append((name, path))
+                with os.fdopen(fd, "wb") as f:
+                    f.write(data)
+                    f.flush()
+                    os.fsync(f.fileno())
+                os.chmod(name, mode)
+            for name, path in list(made):
+                os.replace(name, path)
+                made.pop(0)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+            for name, _ in made:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
             raise
-        sync_dir(path.parent)
+        for path in {p.parent: p for p, _ in files}.values():
+            sync_dir(path.parent)
     except OSError as e:
         raise NotWritable(
             f"cannot be written ({os_reason(e)})", where=str(path), fix="check its owner and free space"
