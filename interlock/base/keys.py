@@ -31,8 +31,10 @@ __all__ = [
     "Verifier",
     "dump_key",
     "is_sealed",
+    "key_named",
     "load_any_key",
     "load_key",
+    "verifier_of",
 ]
 
 FORMAT: Final = "interlock-key"
@@ -159,6 +161,22 @@ class MlDsaSigner:
         return MlDsaVerifier(self.level, primitives.ml_dsa_public(self.level, self.seed))
 
 
+def verifier_of(text: str) -> Ed25519Verifier | MlDsaVerifier:
+    """The public key that a text names, in its one spelling. Raises: BadKey."""
+    family, _, digits = text.partition(":")
+    try:
+        public = bytes.fromhex(digits)
+    except ValueError:
+        raise BadKey("is not a public key in hex", where=f"{family[:20]}:…") from None
+    if public.hex() != digits:
+        raise BadKey("is not a public key in its one spelling", where=f"{family[:20]}:…")
+    if family == "ed25519":
+        return Ed25519Verifier(public)
+    if family in _ML_DSA_TEXT:
+        return MlDsaVerifier(_ML_DSA_TEXT[family], public)
+    raise BadKey("is of no family of keys that is known here", where=f"{family[:20]}:…", fix="upgrade interlock")
+
+
 def dump_key(
     signer: Ed25519Signer | MlDsaSigner,
     *,
@@ -187,6 +205,14 @@ def dump_key(
 def is_sealed(data: bytes, *, where: str) -> bool:
     """Whether a key file's bytes need a passphrase. Raises: BadKey, for bytes that are no key file."""
     return "sealed" in _body(data, where)
+
+
+def key_named(data: bytes, *, where: str) -> str:
+    """The text of the public key that a key file names, unopened. Raises: BadKey."""
+    text = _body(data, where).get("public")
+    if not isinstance(text, str):
+        raise BadKey("names no public key", where=where)
+    return verifier_of(text).text
 
 
 def load_key(

@@ -16,12 +16,12 @@ import nacl.pwhash.argon2id
 import nacl.secret
 import nacl.signing
 from Cryptodome.Hash import TurboSHAKE128
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import mldsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from interlock.base.errors import InterlockError
 
@@ -36,6 +36,7 @@ __all__ = [
     "hkdf_expand",
     "hkdf_extract",
     "hmac_sha256",
+    "ml_dsa_of_pem",
     "ml_dsa_pem",
     "ml_dsa_public",
     "ml_dsa_sign",
@@ -107,6 +108,17 @@ def ml_dsa_pem(level: int, public: bytes) -> str:
     """A public key as SubjectPublicKeyInfo in PEM (RFC 9881), the form that TUF metadata carries."""
     key = _ML_DSA_PUBLIC[level](public)
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
+
+
+def ml_dsa_of_pem(level: int, pem: str) -> bytes:
+    """The public key in a SubjectPublicKeyInfo. Raises: BadSignature, for anything else or another parameter set."""
+    try:
+        public = load_pem_public_key(pem.encode("ascii")).public_bytes(Encoding.Raw, PublicFormat.Raw)
+        if ml_dsa_pem(level, public) == pem:
+            return public
+    except (ValueError, UnsupportedAlgorithm):
+        pass
+    raise BadSignature(f"is not an ML-DSA-{level} public key in PEM")
 
 
 def x25519_public(private: bytes) -> bytes:

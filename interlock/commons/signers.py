@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping
+import os
 from pathlib import Path
 from typing import Final
 
 from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSlibKey  # type: ignore[attr-defined]
 
 from interlock.base import canonical
+from interlock.base.errors import one_line
 from interlock.base.files import private_dir, read_bounded, replace
 from interlock.base.keys import (
     ARGON2_MEMORY,
     BadKey,
     Ed25519Signer,
     Ed25519Verifier,
+    MlDsaSigner,
     MlDsaVerifier,
     dump_key,
     is_sealed,
-    load_key,
+    load_any_key,
 )
-from interlock.base.primitives import Rng, ml_dsa_pem
+from interlock.base.primitives import BadSignature, Rng, ml_dsa_of_pem, ml_dsa_pem
 
-__all__ = ["HOLDER_FIELD", "RoleSigner", "load_keys", "make_keys", "publics", "read_key", "tuf_key"]
+__all__ = [
+    "NEXT",
+    "RoleSigner",
+    "RoleVerifier",
+    "load_keys",
+    "make_keys",
+    "open_key",
+    "read_key",
+    "service_passphrase",
+    "tuf_key",
+    "tuf_signature",
+    "verifier_of_tuf",
+]
 
 
-HOLDER_FIELD: Final = "x-interlock-holder"
+NEXT: Final = ".next"  # a key that is made, and not yet the role's, has this behind its file's name
 _MAX_KEY_FILE: Final = 16 * 1024
 _ED25519: Final = "ed25519"
 _ML_DSA: Final = "ml-dsa"
@@ -35,11 +50,8 @@ _ML_DSA_SCHEME: Final = "ml-dsa-65/1"
 RoleVerifier = Ed25519Verifier | MlDsaVerifier
 
 
-def tuf_key(verifier: RoleVerifier, holder: str = "") -> SSlibKey:
-    """A public key as TUF metadata names it; `holder` is whose key it is, and stands signed beside it.
-
-    Raises: BadKey, for an ML-DSA key of another set than 65.
-    """
+def tuf_key(verifier: RoleVerifier) -> SSlibKey:
+    """A public key as TUF metadata names it. Raises: BadKey, for an ML-DSA key of another set than 65."""
     if isinstance(verifier, Ed25519Verifier):
         kind, scheme, public = _ED25519, _ED25519, verifier.public.hex()
     elif verifier.level == 65:
@@ -48,7 +60,33 @@ def tuf_key(verifier: RoleVerifier, holder: str = "") -> SSlibKey:
         raise BadKey("is no key for a role; ML-DSA-65 is", where=f"ml-dsa-{verifier.level}")
     body = {"keytype": kind, "scheme": scheme, "keyval": {"public": public}}
     keyid = hashlib.sha256(canonical.encode(body)).hexdigest()
-    return SSlibKey(keyid, kind, scheme, {"public": public}, {HOLDER_FIELD: holder} if holder else {})
+    return SSlibKey(keyid, kind, scheme, {"public": public})
+
+
+def verifier_of_tuf(key: Key) -> RoleVerifier:
+    """The inverse of `tuf_key`. Raises: BadKey, for a key of another kind, or under an id that is not its own."""
+    public = key.keyval.get("public")
+    try:
+        if not isinstance(public, str):
+            raise ValueError
+        if (key.keytype, key.scheme) == (_ED25519, _ED25519):
+            found: RoleVerifier = Ed25519Verifier(bytes.fromhex(public))
+        elif (key.keytype, key.scheme) == (_ML_DSA, _ML_DSA_SCHEME):
+            found = MlDsaVerifier(65, ml_dsa_of_pem(65, public))
+        else:
+            raise ValueError
+        if tuf_key(found).keyid == key.keyid:
+            return found
+    except (ValueError, BadSignature):
+        pass
+    raise BadKey("is no key that interlock makes for a role", where=f"key {one_line(key.keyid, 80)}")
+
+
+def tuf_signature(signer: Ed25519Signer | MlDsaSigner, payload: bytes) -> Signature:
+    """A signature over TUF metadata; an ML-DSA key signs the payload's tagged SHA-512 (TAP 21)."""
+    if isinstance(signer, MlDsaSigner):
+        payload = b"tuf\x01" + hashlib.sha512(payload).digest()
+    return Signature(tuf_key(signer.verifier).keyid, signer.sign(payload).hex())
 
 
 class RoleSigner(Signer):
@@ -59,7 +97,7 @@ class RoleSigner(Signer):
         self._key = tuf_key(signer.verifier)
 
     def sign(self, payload: bytes) -> Signature:
-        return Signature(self._key.keyid, self._signer.sign(payload).hex())
+        return tuf_signature(self._signer, payload)
 
     @property
     def public_key(self) -> Key:
@@ -82,8 +120,12 @@ class RoleSigner(Signer):
         raise ValueError("a RoleSigner is made from a key, not from a URI")
 
 
-def make_keys(directory: Path, roles: tuple[str, ...], rng: Rng) -> dict[str, RoleSigner]:
+def make_keys(
+    directory: Path, roles: tuple[str, ...], rng: Rng, passphrase: bytes | None = None
+) -> dict[str, RoleSigner]:
     """Make a key for each role, as files that only their owner can read; a key that is there already stays.
+
+    With a passphrase the new files are sealed too.
 
     Raises: NotWritable, BadKey.
     """
@@ -91,8 +133,9 @@ def make_keys(directory: Path, roles: tuple[str, ...], rng: Rng) -> dict[str, Ro
     for role in roles:
         path = directory / f"{role}.key"
         if not path.exists():
-            replace(path, dump_key(Ed25519Signer(rng(32))))
-    return load_keys(directory, roles)
+            signer = Ed25519Signer(rng(32))
+            replace(path, dump_key(signer, passphrase=passphrase, salt=rng(16), nonce=rng(24)))
+    return {role: RoleSigner(read_key(directory / f"{role}.key", passphrase)) for role in roles}
 
 
 def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
@@ -101,13 +144,48 @@ def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
 
 
 def read_key(path: Path, passphrase: bytes | None = None, *, least_memory: int = ARGON2_MEMORY) -> Ed25519Signer:
-    """Read a key file; one sealed weakly, or open to others and not sealed, is refused. Raises: BadKey, BadState."""
+    """Read a key file; one sealed weakly, or open to others and not sealed, is refused. Raises: BadKey, BadState.
+
+    Without a passphrase, a sealed key is opened with the service's credential or the file that is named for it.
+    """
+    signer = open_key(path, passphrase, least_memory=least_memory)
+    if not isinstance(signer, Ed25519Signer):
+        raise BadKey("is an ML-DSA key, and an Ed25519 key is needed here", where=str(path))
+    return signer
+
+
+def open_key(
+    path: Path, passphrase: bytes | None = None, *, least_memory: int = ARGON2_MEMORY
+) -> Ed25519Signer | MlDsaSigner:
+    """As `read_key`, for a key of either family."""
     data = read_bounded(path, _MAX_KEY_FILE)
-    if path.stat().st_mode & 0o077 and not is_sealed(data, where=str(path)):  # a stick's file system keeps no modes
+    sealed = is_sealed(data, where=str(path))
+    if not sealed and path.stat().st_mode & 0o077:  # a sealed one may lie on a stick, which keeps no modes
         raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    return load_key(data, where=str(path), passphrase=passphrase, least_memory=least_memory)
+    if not sealed:
+        return load_any_key(data, where=str(path))
+    phrase = passphrase if passphrase is not None else service_passphrase(path.name.split(".key")[0])
+    return _opened(data, str(path), phrase, least_memory)
 
 
-def publics(signers: Mapping[str, RoleSigner]) -> dict[str, Ed25519Verifier]:
-    """The public side of each role's key."""
-    return {role: signer.verifier for role, signer in signers.items()}
+def service_passphrase(name: str) -> bytes | None:
+    """The passphrase of a service's key, which is in a file: never in a variable, never on a command line.
+
+    The first of: systemd's credential `NAME.passphrase` or `interlock.passphrase` (in $CREDENTIALS_DIRECTORY), and the
+    file that $INTERLOCK_PASSPHRASE_FILE names, which only its owner may read. Raises: BadKey, BadState.
+    """
+    folder, file = os.environ.get("CREDENTIALS_DIRECTORY"), os.environ.get("INTERLOCK_PASSPHRASE_FILE")
+    for path in (Path(folder) / f"{name}.passphrase", Path(folder) / "interlock.passphrase") if folder else ():
+        if path.exists():
+            return read_bounded(path, _MAX_KEY_FILE).rstrip(b"\r\n")
+    if not file:
+        return None
+    if Path(file).exists() and Path(file).stat().st_mode & 0o077:
+        raise BadKey("can be read by others", where=file, fix=f"chmod 600 {file}")
+    return read_bounded(Path(file), _MAX_KEY_FILE).rstrip(b"\r\n")
+
+
+@functools.lru_cache(maxsize=32)
+def _opened(data: bytes, where: str, passphrase: bytes | None, least_memory: int) -> Ed25519Signer | MlDsaSigner:
+    """A sealed key, opened once a process: a service signs often, and opening takes a second on purpose."""
+    return load_any_key(data, where=where, passphrase=passphrase, least_memory=least_memory)

@@ -6,6 +6,7 @@
     mirror      node.json and bootstrap.root.json (what it pinned)
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
+    issuer      issuer.key  issuer.sqlite
 
 Files that hold a secret are 0600, tables of tokens hold hashes only.
 """
@@ -22,14 +23,8 @@ from interlock.base.files import BadState, private_dir, read_bounded, replace, s
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
-from interlock.commons.ceremony import (
-    LEAST_THRESHOLD,
-    CeremonyRefused,
-    draft_root,
-    finish_root,
-    new_holder,
-    sign_root,
-)
+from interlock.commons.ceremony import Plan, assemble, expiry_us, new_keys, request_of, sign_request
+from interlock.commons.holders import LEAST_THRESHOLD, CeremonyRefused, Holder, term_of
 from interlock.commons.publish import create_commons, is_commons, make_commons_keys
 from interlock.commons.signers import read_key
 from interlock.dap import taskfile
@@ -49,6 +44,7 @@ __all__ = [
     "add_token",
     "hold_ceremony",
     "issue_token",
+    "keyholder_name",
     "make_aggregator",
     "make_hpke_key",
     "make_log",
@@ -69,6 +65,8 @@ TABLES: Final[Mapping[str, str]] = {
 _TOKENS_FORMAT: Final = "interlock-tokens"
 _LIMIT: Final = 1 << 20
 _HPKE_KEY: Final = "hpke.json"
+TRANSCRIPT: Final = "1.root.transcript.json"  # in HOME/ceremony
+_NO_EMPLOYERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,10 @@ class LogKeys:
 
 @dataclass(frozen=True)
 class Root:
-    """A signed root: its bytes, who holds keys, and how many had to sign."""
+    """A signed root: its bytes, the transcript of its ceremony, who holds keys, and how many had to sign."""
 
     data: bytes
+    transcript: bytes
     holders: tuple[str, ...]
     threshold: int
 
@@ -115,11 +114,13 @@ def hold_ceremony(
     threshold: int,
     now_us: int,
     rng: Rng,
+    employers: Mapping[str, str] = _NO_EMPLOYERS,
     memory: int = ARGON2_MEMORY,
 ) -> Root:
     """Make the commons in `home` under a new root: a sealed key a holder in HOME/ceremony, and `threshold` signatures.
 
     Each holder's key is opened from its file again to sign, so a file that cannot be opened is found now.
+    `employers` says for whom a holder works; one who is not in it works for nobody.
     Raises: CeremonyRefused, BadState, BadKey, NotWritable.
     """
     if is_commons(home):
@@ -131,21 +132,24 @@ def hold_ceremony(
             fix=f"ask for {LEAST_THRESHOLD} or more of them",
         )
     for name in passphrases:
-        _plain(name)
+        keyholder_name(name)
     online = make_commons_keys(home, rng)
     private_dir(home / "ceremony")
     holders = []
     for name, passphrase in passphrases.items():
-        holder, sealed = new_holder(name, passphrase, rng, memory=memory)
+        ((key, sealed),) = new_keys(passphrase, rng, memory=memory)
         replace(home / "ceremony" / f"{name}.key", sealed)
-        holders.append(holder)
-    draft = draft_root(holders, online, threshold=threshold, now_us=now_us)
+        holders.append(Holder(name, employers.get(name, ""), *term_of(now_us), keys=(key,)))
+    ends = expiry_us("root", now_us)
+    request = request_of(Plan(tuple(holders), online, threshold, ends), None, now_us)
+    signed = []
     for name in list(passphrases)[:threshold]:
-        key = read_key(home / "ceremony" / f"{name}.key", passphrases[name], least_memory=memory)
-        draft = sign_root(draft, key)
-    root = finish_root(draft)
-    create_commons(home, root, now_us)
-    return Root(root, tuple(passphrases), threshold)
+        signer = read_key(home / "ceremony" / f"{name}.key", passphrases[name], least_memory=memory)
+        signed.append(sign_request(request, signer))
+    root = assemble(request, signed, now_us)
+    create_commons(home, root.root, now_us)
+    replace(home / "ceremony" / TRANSCRIPT, root.transcript)
+    return Root(root.root, root.transcript, tuple(passphrases), threshold)
 
 
 def make_aggregator(directory: Path, rng: Rng) -> None:
@@ -243,7 +247,8 @@ def _demand_name(name: str) -> None:
         raise BadInput("is no name for a key (no space, no plus sign)", where=f"--name {name}")
 
 
-def _plain(name: str) -> str:
+def keyholder_name(name: str) -> str:
+    """A name that can be a file's too. Raises: BadInput."""
     if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
         raise BadInput("is no name for a file (letters, digits, - _ .)", where=f"keyholder {name!r}")
     return name

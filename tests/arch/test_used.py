@@ -12,7 +12,6 @@ from tests.arch.source import Module, modules
 # name -> why nothing in the package names it
 ONLY_FROM_OUTSIDE = {
     "interlock.base.clock.ManualClock": "for tests and simulations",
-    "interlock.commons.ceremony.draft_next": "root rotation has no command yet",
     "interlock.transparency.merkle.root_of": "the plain definition that other ways to a root are held against",
 }
 # modules whose functions are found by name: the faces of ready rules and of the posture, an agent's codec, commands

@@ -15,7 +15,8 @@ from pathlib import Path
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import DirectoryFetcher, Fetcher
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
-from interlock.commons.ceremony import Holder, draft_root, finish_root, sign_root
+from interlock.commons.ceremony import Plan, assemble, expiry, request_of, sign_request
+from interlock.commons.holders import Holder
 from interlock.commons.mirror import Mirror
 from interlock.commons.pack import Pack, build_pack
 from interlock.commons.pins import init_node
@@ -150,13 +151,26 @@ class World:
         return Mirror(self.home / name, DirectoryFetcher(self.public), pins, self.clock, log=log)
 
 
+def holder(name: str) -> Holder:
+    """A keyholder with a classical key, who works for an employer of her own."""
+    return Holder(name, f"{name}'s employer", "2026-01-01", "2036-01-01", (seed(f"holder {name}").verifier,))
+
+
+def plan(online: Mapping[str, Ed25519Verifier], now_us: int, names: tuple[str, ...] = HOLDERS) -> Plan:
+    """A root of these holders, two of whom sign."""
+    ends = int(expiry("root", now_us).timestamp()) * 1_000_000
+    return Plan(tuple(holder(name) for name in names), online, 2, ends)
+
+
+def root_by(wanted: Plan, previous: bytes | None, now_us: int, *names: str) -> bytes:
+    """The root of a plan, signed by these holders."""
+    request = request_of(wanted, previous, now_us)
+    return assemble(request, [sign_request(request, seed(f"holder {name}")) for name in names], now_us).root
+
+
 def root_of(online: Mapping[str, Ed25519Verifier], clock: ManualClock) -> bytes:
     """A root that two of three keyholders signed."""
-    holders = [Holder(name, seed(f"holder {name}").verifier) for name in HOLDERS]
-    draft = draft_root(holders, online, threshold=2, now_us=clock.now_us())
-    for name in HOLDERS[:2]:
-        draft = sign_root(draft, seed(f"holder {name}"))
-    return finish_root(draft)
+    return root_by(plan(online, clock.now_us()), None, clock.now_us(), *HOLDERS[:2])
 
 
 @contextmanager

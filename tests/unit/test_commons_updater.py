@@ -13,12 +13,11 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
 from interlock.base.files import BadState, Locked, NewerFormat
 from interlock.commons import updater
-from interlock.commons.ceremony import Holder, draft_next, finish_root, sign_root
 from interlock.commons.layout import TOP_ROLES, channel_path
 from interlock.commons.repository import Repository
-from interlock.commons.signers import load_keys, publics
+from interlock.commons.signers import load_keys
 from interlock.commons.updater import MetadataRefused, View, refreshed
-from tests.unit.commons_world import World, pack, seed, world
+from tests.unit.commons_world import World, pack, plan, root_by, world
 
 
 @pytest.fixture
@@ -179,18 +178,17 @@ def test_a_new_circle_of_keyholders_is_followed_from_the_old_root(commons: World
     commons.publisher.publish(pack(), "stable")
     poll = Poll(commons)
     poll()
-    online = publics(load_keys(commons.home / "commons" / "keys", TOP_ROLES))
-    holders = [Holder(name, seed(f"holder {name}").verifier) for name in ("cleo", "dora", "emil")]
-    draft = draft_next(commons.root, holders, online, threshold=2, now_us=commons.clock.now_us())
-    for name in ("ada", "ben", "dora", "emil"):
-        draft = sign_root(draft, seed(f"holder {name}"), previous=commons.root)
+    keys = load_keys(commons.home / "commons" / "keys", TOP_ROLES)
+    now_us = commons.clock.now_us()
+    wanted = plan({role: key.verifier for role, key in keys.items()}, now_us, ("cleo", "dora", "emil"))
+    root = root_by(wanted, commons.root, now_us, "ada", "ben", "dora", "emil")
     repository = Repository(commons.public)
-    repository.add_root(finish_root(draft, previous=commons.root))
+    repository.add_root(root)
     assert poll().root_version == 2
     assert poll().root_version == 2
     assert commons.member("node").update().timestamp_version == 2
     with pytest.raises(InterlockError, match="does not follow"):
-        repository.add_root(draft)
+        repository.add_root(root)
 
 
 def test_fetching_without_a_limit_is_our_own_fault(commons: World) -> None:

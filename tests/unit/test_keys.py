@@ -6,6 +6,8 @@ import json
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from interlock.base.keys import (
     ARGON2_MEMORY,
@@ -18,6 +20,7 @@ from interlock.base.keys import (
     is_sealed,
     load_any_key,
     load_key,
+    verifier_of,
 )
 from interlock.base.primitives import BadSignature
 
@@ -37,6 +40,12 @@ def test_a_key_of_each_family_reads_back_plain_and_sealed(signer: Ed25519Signer 
     assert load_any_key(sealed, where="k", passphrase=b"correct horse", least_memory=LEAST) == signer
     assert SEED.hex() not in sealed.decode()
     assert (is_sealed(dump_key(signer), where="k"), is_sealed(sealed, where="k")) == (False, True)
+
+
+@pytest.mark.parametrize("signer", SIGNERS, ids=lambda s: s.verifier.text[:9])
+def test_a_public_key_is_its_text(signer: Ed25519Signer | MlDsaSigner) -> None:
+    assert verifier_of(signer.verifier.text) == signer.verifier
+    assert SEED.hex() not in repr(signer)
 
 
 @pytest.mark.parametrize("level", [44, 65])
@@ -81,3 +90,16 @@ def test_a_key_that_is_sealed_more_weakly_is_refused(field: str, value: object) 
     body["sealed"][field] = value
     with pytest.raises(BadKey, match="more weakly than Argon2id"):
         load_key(json.dumps(body).encode(), where="k", passphrase=b"correct horse", least_memory=LEAST)
+
+
+@given(st.binary(max_size=100), st.sampled_from(["ed25519", "ml-dsa-44", "ml-dsa-65", "rsa", ""]))
+def test_what_is_no_public_key_is_refused(public: bytes, family: str) -> None:
+    if family == "ed25519" and len(public) == 32:
+        return
+    with pytest.raises(BadKey):
+        verifier_of(f"{family}:{public.hex()}")
+
+
+def test_a_public_key_in_another_spelling_is_refused() -> None:
+    with pytest.raises(BadKey, match="one spelling"):
+        verifier_of("ed25519:" + "AB" * 32)

@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
+from interlock.node.cli import mesh_ceremony_args
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
@@ -54,6 +55,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _count_commands(group)
     _setup_commands(group)
     _operator_commands(group)
+    mesh_ceremony_args.register(group)
     _harness_command(group)
     demo = add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")

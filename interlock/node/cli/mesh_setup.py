@@ -19,7 +19,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.settings import read_settings
-from interlock.commons.ceremony import LEAST_THRESHOLD
+from interlock.commons.holders import LEAST_THRESHOLD
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
@@ -35,7 +35,7 @@ from interlock.node.setup import (
 )
 from interlock.transparency.policy import parse_policy
 
-__all__ = ["CONFIG", "setup", "token"]
+__all__ = ["CONFIG", "passphrase_in", "setup", "token"]
 
 CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
@@ -182,7 +182,7 @@ def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
             raise BadInput("is not of the form NAME=FILE", where=f"--holder {text}")
         if name in found:
             raise BadInput("is named twice", where=f"--holder {name}", fix="each keyholder is one person")
-        found[name] = _passphrase(Path(file))
+        found[name] = passphrase_in(Path(file))
     if not LEAST_THRESHOLD <= args.threshold <= len(found):
         raise BadInput(
             f"cannot be {args.threshold} of {len(found)} keyholders",
@@ -192,7 +192,8 @@ def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
     return found
 
 
-def _passphrase(path: Path) -> bytes:
+def passphrase_in(path: Path) -> bytes:
+    """The passphrase in a file that only its owner may read. Raises: BadInput, BadState."""
     phrase = read_bounded(path, _LIMIT).rstrip(b"\r\n")
     if not phrase:
         raise BadInput("holds no passphrase", where=str(path))

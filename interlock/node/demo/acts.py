@@ -17,14 +17,15 @@ from typing import Final, TypeVar
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.files import read_bounded
+from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
-from interlock.commons.ceremony import CeremonyRefused, draft_root, finish_root, holders_of, new_holder
+from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
 from interlock.commons.consensus import Seen, agreed
+from interlock.commons.holders import CeremonyRefused
 from interlock.commons.indicators import Catalog, build_catalog, indicator_pack
 from interlock.commons.live import read_live
 from interlock.commons.pack import Pack, pack_from_policy, sha256_hex
 from interlock.commons.publish import Published
-from interlock.commons.signers import load_keys, publics
 from interlock.dap.collector import Collected, Collector
 from interlock.dap.drafts import Role
 from interlock.dap.messages import Interval, Report
@@ -89,9 +90,9 @@ class Acts:
         self.stage.make_log_and_witnesses()
         root = self.stage.make_commons()
         self.root_sha256 = sha256_hex(root.data)
-        _demand_refused(lambda: self._lone_root(), CeremonyRefused, "a root that one holder signed")
-        names = [h.name for h in holders_of(root.data)]
-        return {"holders": ", ".join(names), "threshold": f"{THRESHOLD} of {len(names)}", "root": self.root_sha256}
+        _demand_refused(lambda: self._lone_root(root.data), CeremonyRefused, "a root that one holder signed")
+        quorum = f"{THRESHOLD} of {len(root.holders)}"
+        return {"holders": ", ".join(root.holders), "threshold": quorum, "root": self.root_sha256}
 
     def start_roles(self) -> Evidence:
         """Log, witnesses, commons, mirror and both aggregators, each a process with a folder of its own."""
@@ -232,10 +233,13 @@ class Acts:
         process = self._begin_agent(name, command)
         return {str(row["outcome"]) for row in json.loads(self.cast.finish(process, command))}
 
-    def _lone_root(self) -> bytes:
-        holders = [new_holder(name, b"phrase", os.urandom, memory=8 << 20)[0] for name in ("x", "y")]
-        keys = publics(load_keys(self.stage.dir("commons") / "keys", ("targets", "snapshot", "timestamp")))
-        return finish_root(draft_root(holders, keys, threshold=THRESHOLD, now_us=self.stage.clock.now_us()))
+    def _lone_root(self, root: bytes) -> bytes:
+        now_us = self.stage.clock.now_us()
+        holder = Ed25519Signer(os.urandom(32))
+        plan = plan_of(root)
+        lone = replace(plan.holders[0], keys=(holder.verifier,))
+        request = request_of(replace(plan, holders=(lone, *plan.holders[1:])), None, now_us)
+        return assemble(request, [sign_request(request, holder)], now_us).root
 
     def _published_again(self, pack: Pack) -> Published:
         return self.stage.publisher().publish(pack, "stable")  # the same pack again: the same answer, nothing new
@@ -364,7 +368,6 @@ def _sleep_until(us: int, now_us: Callable[[], int]) -> None:
 
 def _epoch(receipts: Path) -> int:
     return int(json.loads(receipts.read_bytes().splitlines()[-1])["policy_epoch"])
-
 
 _T = TypeVar("_T")
 

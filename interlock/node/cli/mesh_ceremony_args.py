@@ -1,0 +1,153 @@
+"""The argument tree of `interlock mesh ceremony` and `interlock mesh keys`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from interlock.node.cli.mesh_args import Commands, add
+
+__all__ = ["register"]
+
+_CEREMONY: Final = "interlock.node.cli.mesh_ceremony"
+_KEYS: Final = "interlock.node.cli.mesh_keys"
+_CEREMONY_EXAMPLE: Final = """\
+an example, with a stick that goes from hand to hand:
+  interlock mesh ceremony request --dir commons --holder ada.holder.json --holder ben.holder.json --out /stick
+  interlock mesh ceremony sign /stick/request.json --key ada.ed25519.key        (ada, at home)
+  interlock mesh ceremony sign /stick/request.json --key ben.ed25519.key        (ben, at home)
+  interlock mesh ceremony assemble /stick/request.json
+  interlock mesh ceremony install /stick/2.root.json --dir commons
+
+Each keyholder reads the words and the digest that `sign` shows, and compares the digest with the others by voice.
+"""
+_KEYS_EXAMPLE: Final = """\
+examples:
+  interlock mesh keys create --holder ada --employer Acme --out keys     a keyholder's own keys, and her card
+  interlock mesh keys list --dir commons --json                          which key does what, and until when
+  interlock mesh keys rotate snapshot --dir commons --out /stick         a new key, and the request that names it
+"""
+
+
+def register(group: Commands) -> None:
+    """Add `ceremony` and `keys` with their commands."""
+    ceremony = _group(
+        group, "ceremony", "make or change a commons' root, with keyholders who sign apart", _CEREMONY_EXAMPLE
+    )
+    _request(ceremony)
+    _sign(ceremony)
+    _assemble(ceremony)
+    keys = _group(group, "keys", "list, create, rotate and export keys", _KEYS_EXAMPLE)
+    _create(keys)
+    _list(keys)
+    _rotate(keys)
+    _export(keys)
+
+
+def _group(group: Commands, name: str, told: str, example: str) -> Commands:
+    parser = group.add_parser(
+        name,
+        help=told,
+        description=told[0].upper() + told[1:] + ".",
+        epilog=example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(parser=parser)
+    return parser.add_subparsers(title="commands", metavar="COMMAND")
+
+
+def _add(group: Commands, name: str, module: str, function: str, told: str) -> argparse.ArgumentParser:
+    return add(group, name, module, function, told, home=False, config=False)
+
+
+def _request(group: Commands) -> None:
+    request = _add(
+        group, "request", _CEREMONY, "request", "write what keyholders are asked to sign, and say it in words"
+    )
+    request.add_argument("--dir", metavar="DIR", help="the commons' folder: its newest root and its online keys")
+    request.add_argument("--previous", metavar="FILE", help="the root to change, where it is not in --dir")
+    request.add_argument(
+        "--holder", action="append", default=[], metavar="CARD", help="who joins, or has new keys; may be repeated"
+    )
+    request.add_argument("--remove", action="append", default=[], metavar="NAME", help="who leaves; may be repeated")
+    request.add_argument(
+        "--online",
+        action="append",
+        default=[],
+        metavar="ROLE=KEY",
+        help="the public key of targets, snapshot or timestamp, where it is not in --dir",
+    )
+    request.add_argument(
+        "--threshold",
+        type=int,
+        metavar="N",
+        help="signatures that a root needs (default: as before; else a majority, also where a family is broken)",
+    )
+    request.add_argument("--days", type=int, default=365, metavar="N", help="the root's life (default: %(default)s)")
+    request.add_argument("--log-policy", metavar="FILE", help="the log policy that the root names by its digest")
+    request.add_argument("--out", metavar="FILE|DIR", required=True, help="where the request goes")
+
+
+def _sign(group: Commands) -> None:
+    sign = _add(group, "sign", _CEREMONY, "sign", "show the request's words and digest, and sign it with your keys")
+    sign.add_argument("request", metavar="REQUEST")
+    sign.add_argument(
+        "--key", action="append", required=True, metavar="FILE", help="your sealed key; twice for a hybrid root"
+    )
+    sign.add_argument("--passphrase-file", metavar="FILE", help="your passphrase; you are asked otherwise")
+    sign.add_argument(
+        "--previous", metavar="FILE", help="the root that you trust; the request has to change just this one"
+    )
+    sign.add_argument("--digest", metavar="GROUPS", help="the digest that you heard, or its first groups")
+    sign.add_argument("--out", metavar="DIR", help="where your signature goes (default: beside the request)")
+
+
+def _assemble(group: Commands) -> None:
+    assemble = _add(group, "assemble", _CEREMONY, "assemble_root", "put the signatures together to a root")
+    assemble.add_argument("request", metavar="REQUEST")
+    assemble.add_argument(
+        "signature", metavar="FILE", nargs="*", help="signature files (default: those of this request beside it)"
+    )
+    assemble.add_argument("--out", metavar="DIR", help="where root and transcript go (default: beside the request)")
+    verify = _add(group, "verify", _CEREMONY, "verify", "check a root, or a chain of roots, and say who signed")
+    verify.add_argument("root", metavar="ROOT", nargs="+")
+    verify.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _create(group: Commands) -> None:
+    create = _add(group, "create", _KEYS, "create", "make a keyholder's keys, or the online keys of a commons")
+    whose = create.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--holder", metavar="NAME", help="a keyholder of the root")
+    whose.add_argument("--dir", metavar="DIR", help="the folder of a commons, before its first root")
+    create.add_argument("--employer", metavar="NAME", default="", help="for whom the keyholder works (default: nobody)")
+    create.add_argument("--hybrid", action="store_true", help="an ML-DSA-65 key beside the Ed25519 key")
+    create.add_argument("--out", metavar="DIR", help="where the keyholder's keys and card go")
+    create.add_argument(
+        "--passphrase-file", metavar="FILE", help="seal with this passphrase; a keyholder is asked otherwise"
+    )
+
+
+def _list(group: Commands) -> None:
+    listed = _add(group, "list", _KEYS, "list_keys", "which keys a role's folder has, whose they are and until when")
+    listed.add_argument("--dir", metavar="DIR", required=True, help="the folder of a commons, log or witness")
+    listed.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _rotate(group: Commands) -> None:
+    rotate = _add(group, "rotate", _KEYS, "rotate", "put a new key in an old one's place")
+    rotate.add_argument(
+        "role", metavar="ROLE", help="targets, snapshot, timestamp, a ring's or other delegated role; log; witness"
+    )
+    rotate.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
+    rotate.add_argument(
+        "--out", metavar="FILE|DIR", help="targets, snapshot, timestamp: where the request to the keyholders goes"
+    )
+    rotate.add_argument("--activate", action="store_true", help="log, witness: use the key that was made before")
+    rotate.add_argument("--passphrase-file", metavar="FILE", help="seal the new key with this passphrase")
+
+
+def _export(group: Commands) -> None:
+    export = _add(group, "export", _KEYS, "export", "print a role's public key")
+    export.add_argument("role", metavar="ROLE")
+    export.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
+    export.add_argument("--next", action="store_true", help="the key that is made and not yet used")

@@ -1,0 +1,164 @@
+"""`interlock mesh keys`: which keys there are, and how each is made, shown to others and put in another's place."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import getpass
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import SystemClock
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.files import BadState, private_dir, replace
+from interlock.base.keys import Ed25519Verifier, verifier_of
+from interlock.base.settings import read_settings
+from interlock.commons.ceremony import expiry_us, new_keys, plan_of, request_of
+from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
+from interlock.commons.keyring import KeyRow, activate, is_commons, key_file, make_next, named_key, rows
+from interlock.commons.layout import DELEGATIONS, TOP_ROLES
+from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
+from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
+from interlock.node.cli.mesh_setup import CONFIG, passphrase_in
+from interlock.node.setup import keyholder_name
+from interlock.transparency.note import COSIGNATURE, ED25519, VerifierKey
+
+__all__ = ["create", "export", "list_keys", "rotate"]
+
+_CARD: Final = "holder.json"
+
+
+def create(args: argparse.Namespace) -> int:
+    """Make a keyholder's sealed keys and her card; or the online keys of a commons that is to be."""
+    if args.dir is not None:
+        return _create_online(Path(args.dir), args.passphrase_file)
+    if args.out is None:
+        raise BadInput("is needed for a keyholder", where="--out DIR")
+    name, out = keyholder_name(args.holder), Path(args.out)
+    now_us = SystemClock().now_us()
+    demand_named(name, args.employer)
+    private_dir(out)
+    card = out / f"{name}.{_CARD}"
+    if card.exists():
+        raise BadInput("is there already", where=str(card), fix="use another folder; a key is never made over")
+    made = new_keys(_new_passphrase(args.passphrase_file, name), os.urandom, hybrid=args.hybrid)
+    for verifier, sealed in made:
+        file = out / f"{name}.{families([verifier])[0]}.key"
+        if file.exists():
+            raise BadInput("is there already", where=str(file), fix="use another folder; a key is never made over")
+        replace(file, sealed)
+        print(f"sealed key: {file}  key {tuf_key(verifier).keyid[:16]}")
+    keys: tuple[RoleVerifier, ...] = tuple(verifier for verifier, _ in made)
+    write_for_others(card, dump_card(Holder(name, args.employer, *term_of(now_us), keys)))
+    print(f"card: {card}  give it to whoever writes the request")
+    print("keep each key file and its passphrase apart, and a copy of both in another place")
+    return EXIT_OK
+
+
+def list_keys(args: argparse.Namespace) -> int:
+    """Say which keys a folder has; 1 where one of them is not what the metadata names."""
+    found = rows(Path(args.dir))
+    bad = any(row.state in ("missing", "not the role's") for row in found)
+    if args.json:
+        print(json.dumps({"keys": [dataclasses.asdict(row) for row in found]}, indent=1))
+    else:
+        for row in found:
+            print(_told(row))
+    return EXIT_REFUSED if bad else EXIT_OK
+
+
+def export(args: argparse.Namespace) -> int:
+    """Print a public key: as a log policy writes it for a log or witness, else as text."""
+    directory = Path(args.dir)
+    file = key_file(directory, args.role)
+    if args.next:
+        file = file.with_name(file.name + NEXT)
+    if not file.exists():
+        raise BadState("is not there", where=str(file), fix="make it with interlock mesh keys rotate")
+    print(_exported(directory, args.role, named_key(file)))
+    return EXIT_OK
+
+
+def rotate(args: argparse.Namespace) -> int:
+    """Make a role's new key, and either put it in place or write down what has to happen before it can be."""
+    directory = Path(args.dir)
+    if args.role == "root":
+        fix = "interlock mesh keys create --holder NAME, then interlock mesh ceremony request --holder CARD"
+        raise BadInput("a keyholder's keys are changed by a ceremony", where="root", fix=fix)
+    file = key_file(directory, args.role)
+    passphrase = None if args.passphrase_file is None else passphrase_in(Path(args.passphrase_file))
+    if args.activate:
+        return _activate(directory, args.role, file)
+    if args.role in TOP_ROLES:
+        return _rotate_top(directory, args, file, passphrase)
+    key = make_next(file, os.urandom, passphrase)
+    print(f"next key of {args.role}: {file.with_name(file.name + NEXT)}")
+    print(f"put it into the log policy beside the old one: {_exported(directory, args.role, key)}")
+    print(f"once nodes have that policy: interlock mesh keys rotate {args.role} --dir {directory} --activate")
+    return EXIT_OK
+
+
+def _create_online(directory: Path, passphrase_file: str | None) -> int:
+    if newest_root(directory) is not None:
+        raise BadState("is a commons already", where=str(directory), fix="use interlock mesh keys rotate")
+    passphrase = None if passphrase_file is None else passphrase_in(Path(passphrase_file))
+    private_dir(directory)
+    signers = make_keys(directory / "keys", (*TOP_ROLES, *DELEGATIONS), os.urandom, passphrase)
+    for role, signer in signers.items():
+        print(f"{role:<10} {signer.verifier.text}")
+    return EXIT_OK
+
+
+def _rotate_top(directory: Path, args: argparse.Namespace, file: Path, passphrase: bytes | None) -> int:
+    """A key that the root names: the new one is made, and the keyholders are asked to name it."""
+    root = newest_root(directory)
+    if root is None:
+        raise BadState("has no root yet", where=str(directory))
+    if args.out is None:
+        raise BadInput("is needed: the root names this key, so its keyholders have to sign", where="--out FILE|DIR")
+    key = verifier_of(make_next(file, os.urandom, passphrase))
+    if not isinstance(key, Ed25519Verifier):
+        raise BadState("is no Ed25519 key", where=str(file))
+    now_us = SystemClock().now_us()
+    plan = plan_of(root)
+    plan = dataclasses.replace(plan, online={**plan.online, args.role: key}, expires_us=expiry_us("root", now_us))
+    return write_request(request_of(plan, root, now_us), Path(args.out))
+
+
+def _activate(directory: Path, role: str, file: Path) -> int:
+    if is_commons(directory):
+        fix = "targets, snapshot and timestamp: interlock mesh ceremony install; others: without --activate"
+        raise BadInput("is not for the keys of a commons", where="--activate", fix=fix)
+    key = activate(file)
+    print(f"the key of {role} is now {_exported(directory, role, key)}; the old one lies in {file.parent / 'retired'}")
+    print("restart the role to use it")
+    return EXIT_OK
+
+
+def _exported(directory: Path, role: str, text: str) -> str:
+    key = verifier_of(text)
+    if is_commons(directory) or not isinstance(key, Ed25519Verifier):
+        return text
+    settings = directory / CONFIG
+    name = read_settings(settings).tables.get("serve", {}).get("name", "") if settings.exists() else ""
+    if not isinstance(name, str) or not name:
+        return text
+    return VerifierKey(name, COSIGNATURE if role == "witness" else ED25519, key.public).text
+
+
+def _told(row: KeyRow) -> str:
+    whose = f"  {row.holder}, {row.employer or 'employed by nobody'}" if row.holder else ""
+    until = f"  until {row.until}" if row.until else ""
+    sealed = "  sealed" if row.sealed else ""
+    return f"{row.role:<10} {row.family:<10} {row.key_id[:16]}  {row.state}{whose}{until}{sealed}"
+
+
+def _new_passphrase(file: str | None, name: str) -> bytes:
+    if file is not None:
+        return passphrase_in(Path(file))
+    first = getpass.getpass(f"a new passphrase for {name}'s keys: ")
+    if first != getpass.getpass("the same once more: "):
+        raise CeremonyRefused("the two passphrases differ", where=name)
+    return first.encode("utf-8")
