@@ -108,6 +108,7 @@ def indicator_pack(
     indicators: Sequence[str],
     *,
     authors: Sequence[str],
+    signed_off_by: Sequence[str] = (),
     licence: str = "CC0-1.0",
     organisations: int = 0,
     fires: Sequence[Mapping[str, object]] = (),
@@ -136,7 +137,9 @@ def indicator_pack(
             "passes": [{"action": "Bash", "args": {"command": "ls -l"}}],
         },
     }
-    return build_pack(name, version, [rule], licence=licence, authors=authors, kind="indicator")
+    return build_pack(
+        name, version, [rule], licence=licence, authors=authors, signed_off_by=signed_off_by, kind="indicator"
+    )
 
 
 def _places(value: object, where: str) -> tuple[str, ...]:

@@ -1,26 +1,39 @@
 """Pack: a set of rules that one deployment shares with others; one canonical JSON file.
 
-    {"format": "interlock-pack", "v": 1, "name": "coding-agent", "version": 3, "kind": "policy" | "indicator",
-     "licence": "Apache-2.0", "authors": ["..."], "description": "...", "rules": [RULE, ...]}
+    {"format": "interlock-pack", "v": 2, "name": "coding-agent", "version": 3, "kind": "policy",
+     "status": "active", "licence": "Apache-2.0", "authors": ["Ada <ada@example.org>"],
+     "signed_off_by": ["Signed-off-by: Ada <ada@example.org>"], "author_key": "ed25519:HEX" or "",
+     "description": "...", "rules": [RULE, ...], "lists": {}, "results": [SHA256, ...]}
 
 A RULE is a rule of the policy language with its examples. The bytes are the RFC 8785 encoding of the value and
 nothing else, so a pack has one spelling and one digest, the SHA-256 of its bytes. A pack stands alone: it extends
-nothing. An indicator pack's name starts with `indicator-`, and no other pack's does: its signing key is another.
+nothing.
+
+kind        policy: rules; indicator: rules that name what many saw; warning: no rules but `lists` of what no rule
+            may hit (see warnings). The names of the last two start with `indicator-` and `warning-`, and no others do.
+status      active; shadow: its rules are evaluated and never felt, in whatever ring; deprecated: its authors
+            look after it no more
+authors     who wrote it; each `signed_off_by` is an author's Developer Certificate of Origin, in git's form
+author_key  the key with which its author may take it back
+results     SHA-256 of what is known of it elsewhere: gate records of its earlier versions, reports of a harness
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
 from interlock.base.errors import InterlockError, one_line
+from interlock.base.keys import BadKey, Ed25519Verifier, verifier_of
+from interlock.base.text import is_sha256
 from interlock.engine.policy.document import BadPolicy, RuleDoc, rule_docs
 from interlock.engine.policy.overlay import demand_masks
+from interlock.engine.policy.source import plain_values
 
 __all__ = [
     "LICENCES",
@@ -35,8 +48,11 @@ __all__ = [
     "sha256_hex",
 ]
 
+Kind = Literal["policy", "indicator", "warning"]
+Status = Literal["active", "shadow", "deprecated"]
+
 FORMAT: Final = "interlock-pack"
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_PACK: Final = 1 << 20  # bytes
 MAX_VERSION: Final = 2**31 - 1
 MAX_RULES: Final = 2000
@@ -44,11 +60,28 @@ MAX_RULES: Final = 2000
 LICENCES: Final = frozenset(
     {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CDLA-Permissive-2.0", "ISC", "MIT"}
 )
-INDICATOR_PREFIX: Final = "indicator-"
+KINDS: Final[tuple[Kind, ...]] = ("policy", "indicator", "warning")
+STATUSES: Final[tuple[Status, ...]] = ("active", "shadow", "deprecated")
+LISTS: Final = ("hosts", "digests", "packages", "commands", "strings")
+MAX_ROWS: Final = 4096  # of all lists of a pack together
+_PREFIXES: Final[dict[Kind, str]] = {"indicator": "indicator-", "warning": "warning-"}
+_MAX_ROW: Final = 2000  # characters
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
-_FIELDS: Final = frozenset({"format", "v", "name", "version", "kind", "licence", "authors", "description", "rules"})
-
-Kind = Literal["policy", "indicator"]
+_SIGN_OFF: Final = re.compile(r"Signed-off-by: [^<>]{1,100} <[^<>@\s]{1,64}@[^<>@\s]{1,100}>")
+_FIELDS: Final = frozenset(
+    {"format", "v", "name", "version", "kind", "status", "licence", "authors", "signed_off_by", "author_key"}
+    | {"description", "rules", "lists", "results"}
+)
+_NO_LISTS: Final[dict[str, list[str]]] = {}
+_EMPTY: Final[dict[str, object]] = {
+    "kind": "policy",
+    "status": "active",
+    "signed_off_by": [],
+    "author_key": "",
+    "description": "",
+    "lists": {},
+    "results": [],
+}
 
 
 class BadPack(InterlockError):
@@ -59,7 +92,7 @@ class BadPack(InterlockError):
 
 @dataclass(frozen=True)
 class Pack:
-    """A parsed pack; `digest` is the hex SHA-256 of `data`, its bytes."""
+    """A parsed pack; `digest` is the hex SHA-256 of `data`, its bytes. `lists` are a warning pack's rows by list."""
 
     name: str
     version: int
@@ -69,6 +102,11 @@ class Pack:
     description: str
     rules: tuple[RuleDoc, ...] = field(repr=False)
     data: bytes = field(repr=False)
+    status: Status = "active"
+    signed_off_by: tuple[str, ...] = ()
+    author_key: str = ""
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    results: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -94,44 +132,57 @@ def build_pack(
     *,
     licence: str,
     authors: Sequence[str],
+    signed_off_by: Sequence[str] = (),
+    author_key: str = "",
     kind: Kind = "policy",
+    status: Status = "active",
     description: str = "",
+    lists: Mapping[str, Sequence[str]] = _NO_LISTS,
+    results: Sequence[str] = (),
 ) -> Pack:
     """A pack from its parts; `rules` are rules as JSON values. Raises: BadPack."""
-    body = {
-        "format": FORMAT,
-        "v": VERSION,
+    body: dict[str, object] = {
         "name": name,
         "version": version,
         "kind": kind,
+        "status": status,
         "licence": licence,
         "authors": list(authors),
+        "signed_off_by": list(signed_off_by),
+        "author_key": author_key,
         "description": description,
         "rules": list(rules),
+        "lists": {key: list(rows) for key, rows in lists.items()},
+        "results": list(results),
     }
-    return parse_pack(canonical.encode(body), where=f"pack {name}")
+    return _built(body, f"pack {name}")
 
 
-def pack_from_policy(data: bytes, *, version: int, licence: str, authors: Sequence[str], where: str) -> Pack:
-    """A pack from a policy document's JSON bytes, under the document's own name.
+def pack_from_policy(data: bytes, *, where: str, **given: object) -> Pack:
+    """A pack from the bytes of a source, JSON or (where `where` ends so) YAML: a policy document, or a pack's fields.
 
-    Raises: BadPack; also where the document extends another, since a pack stands alone.
+    `given` are fields of a pack that stand in place of the source's; format, v, and what a source leaves out and has
+    an empty form, need not be there. Raises: BadPack; also where it extends another, since a pack stands alone.
     """
-    body = _object(data, where)
-    if body.get("extends"):
+    try:
+        body = plain_values(data, where=where)
+    except BadPolicy as e:
+        raise BadPack(e.what, where=e.where or where, fix=e.fix) from None
+    if not isinstance(body, dict):
+        raise BadPack("is not an object", where=where)
+    if body.pop("extends", None):
         raise BadPack("extends another policy", where=where, fix="write the rules out: a pack stands alone")
-    rules = body.get("rules")
-    if not isinstance(rules, list):
-        raise BadPack("has no list of rules", where=where)
-    name, description = body.get("name"), body.get("description", "")
-    return build_pack(
-        _text(name, "name", where, 63),
-        version,
-        rules,
-        licence=licence,
-        authors=authors,
-        description=_text(description, "description", where, 2000),
-    )
+    named = {key: value for key, value in body.items() if key not in ("format", "v")}
+    return _built({**_EMPTY, **named, **given}, where)
+
+
+def _built(body: dict[str, object], where: str) -> Pack:
+    """A pack of these fields, in its canonical bytes. Raises: BadPack."""
+    try:
+        data = canonical.encode({**body, "format": FORMAT, "v": VERSION})
+    except NotCanonical as e:
+        raise BadPack(e.what, where=where) from None
+    return parse_pack(data, where=where)
 
 
 def parse_pack(data: bytes, *, where: str) -> Pack:
@@ -146,9 +197,7 @@ def parse_pack(data: bytes, *, where: str) -> Pack:
         raise BadPack(f"has a version other than {VERSION}", where=where, fix="upgrade interlock")
     _demand_fields(body, where)
     _demand_one_spelling(body, data, where)
-    kind = body["kind"]
-    if kind != "policy" and kind != "indicator":
-        raise BadPack("kind is neither policy nor indicator", where=where)
+    kind, status = _known(body["kind"], KINDS, "kind", where), _known(body["status"], STATUSES, "status", where)
     licence = _text(body["licence"], "licence", where, 63)
     if licence not in LICENCES:
         raise BadPack("licence is not one to share under", where=where, fix=f"use {', '.join(sorted(LICENCES))}")
@@ -159,8 +208,13 @@ def parse_pack(data: bytes, *, where: str) -> Pack:
         licence=licence,
         authors=_authors(body["authors"], where),
         description=_text(body["description"], "description", where, 2000),
-        rules=_rules(body["rules"], where),
+        rules=_rules(body["rules"], kind, where),
         data=data,
+        status=status,
+        signed_off_by=_sign_offs(body["signed_off_by"], where),
+        author_key=_author_key(body["author_key"], where),
+        lists=_lists(body["lists"], kind, where),
+        results=_results(body["results"], where),
     )
 
 
@@ -193,8 +247,9 @@ def _demand_fields(body: dict[str, object], where: str) -> None:
 def _name(value: object, kind: Kind, where: str) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise BadPack("name is not of a-z, 0-9 and '-', 1 to 63 long", where=where)
-    if (kind == "indicator") != value.startswith(INDICATOR_PREFIX):
-        raise BadPack(f"a pack of indicators, and no other, is named {INDICATOR_PREFIX}...", where=where)
+    for of, prefix in _PREFIXES.items():
+        if (kind == of) != value.startswith(prefix):
+            raise BadPack(f"a pack of kind {of}, and no other, is named {prefix}...", where=where)
     return value
 
 
@@ -216,7 +271,61 @@ def _text(value: object, what: str, where: str, most: int) -> str:
     return value
 
 
-def _rules(value: object, where: str) -> tuple[RuleDoc, ...]:
+def _sign_offs(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > 32:
+        raise BadPack("signed_off_by is not a list of at most 32 sign-offs", where=where)
+    for line in value:
+        if not isinstance(line, str) or not line.isprintable() or not _SIGN_OFF.fullmatch(line):
+            raise BadPack("signed_off_by has a line that is not: Signed-off-by: Name <mail>", where=where)
+    return tuple(value)
+
+
+def _author_key(value: object, where: str) -> str:
+    try:
+        if value == "" or (isinstance(value, str) and isinstance(verifier_of(value), Ed25519Verifier)):
+            return str(value)
+    except BadKey:
+        pass
+    raise BadPack("author_key is neither empty nor an Ed25519 key in its text form", where=where)
+
+
+def _lists(value: object, kind: Kind, where: str) -> dict[str, tuple[str, ...]]:
+    """The lists of a warning pack: of known names, each row one line; empty for any other."""
+    if not isinstance(value, dict) or bool(value) != (kind == "warning"):
+        raise BadPack("has lists, or none, where its kind says otherwise", where=where)
+    for name, rows in value.items():
+        _known(name, LISTS, "list", where)
+        if not isinstance(rows, list) or not rows:
+            raise BadPack(f"list {name} is not a list of rows", where=where)
+        for row in rows:
+            if not _text(row, f"row of {name}", where, _MAX_ROW).strip():
+                raise BadPack(f"list {name} has an empty row", where=where)
+    if sum(map(len, value.values())) > MAX_ROWS:
+        raise BadPack(f"has more than {MAX_ROWS} rows", where=where)
+    return {name: tuple(rows) for name, rows in value.items()}
+
+
+def _results(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > 32 or not all(is_sha256(row) for row in value):
+        raise BadPack("results is not a list of at most 32 SHA-256 in hex", where=where)
+    return tuple(value)
+
+
+_Word = TypeVar("_Word", bound=str)
+
+
+def _known(value: object, words: Sequence[_Word], what: str, where: str) -> _Word:
+    for word in words:
+        if word == value:
+            return word
+    raise BadPack(f"{what} is none of {', '.join(words)}", where=where)
+
+
+def _rules(value: object, kind: Kind, where: str) -> tuple[RuleDoc, ...]:
+    if kind == "warning":
+        if value != []:
+            raise BadPack("has rules, and a warning pack has lists only", where=where)
+        return ()
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_RULES:
         raise BadPack(f"rules is not a list of 1 to {MAX_RULES} rules", where=where)
     try:

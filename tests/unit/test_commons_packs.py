@@ -105,7 +105,8 @@ def test_a_pack_with_one_byte_changed_is_another_pack_or_none(data: st.DataObjec
     ("field", "value", "what"),
     [
         ("format", "interlock-policy", "format"),
-        ("v", 2, "version"),
+        ("v", 1, "version"),
+        ("v", 3, "version"),
         ("name", "Team", "name"),
         ("name", "indicator-x", "no other"),
         ("name", "", "name"),
@@ -113,6 +114,14 @@ def test_a_pack_with_one_byte_changed_is_another_pack_or_none(data: st.DataObjec
         ("version", True, "version"),
         ("kind", "code", "kind"),
         ("kind", "indicator", "no other"),
+        ("name", "warning-x", "no other"),
+        ("status", "retired", "status"),
+        ("signed_off_by", ["Ada <ada@example.org>"], "Signed-off-by"),
+        ("signed_off_by", ["Signed-off-by: Ada"], "Signed-off-by"),
+        ("author_key", "ed25519:00", "author_key"),
+        ("author_key", f"ml-dsa-44:{'00' * 1312}", "author_key"),
+        ("results", ["ab"], "SHA-256"),
+        ("lists", {"hosts": ["example.org"]}, "lists"),
         ("licence", "GPL-3.0-only", "licence"),
         ("authors", [], "authors"),
         ("authors", ["a\nb"], "one line"),
@@ -147,6 +156,55 @@ def test_a_policy_document_becomes_a_pack_of_its_name() -> None:
     document = {"format": "interlock-policy", "v": 1, "name": "house", "rules": [rule("a.b", "zap")]}
     made = pack_from_policy(json.dumps(document).encode(), version=4, licence="MIT", authors=["A"], where="f.json")
     assert (made.name, made.version, made.rules[0].id) == ("house", 4, "a.b")
+
+
+def test_a_source_in_yaml_becomes_a_pack_of_canonical_json() -> None:
+    source = """
+name: house
+version: 7
+status: shadow
+licence: MIT
+authors: [Ada]
+signed_off_by: ["Signed-off-by: Ada <ada@example.org>"]
+rules:
+  - id: house.zap
+    when: {arg: command, contains: zap}
+    verdict: block
+    reason: zap is not for agents
+"""
+    made = pack_from_policy(source.encode(), where="house.yaml")
+    assert parse_pack(made.data, where="pack") == made
+    assert (made.name, made.version, made.status, made.signed_off_by[0]) == (
+        "house",
+        7,
+        "shadow",
+        "Signed-off-by: Ada <ada@example.org>",
+    )
+    assert pack_from_policy(source.encode(), where="house.yaml", version=8, status="active").version == 8
+    for wrong in ("version: 7", "licence: MIT", "- id: house.zap"):
+        with pytest.raises(BadPack, match=r"house\.yaml"):
+            pack_from_policy(source.replace(wrong, "").encode(), where="house.yaml")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [
+        ("lists", {}, "lists"),
+        ("lists", {"phones": ["1"]}, "list is none of"),
+        ("lists", {"hosts": []}, "not a list of rows"),
+        ("lists", {"hosts": [" "]}, "empty row"),
+        ("lists", {"hosts": ["a\nb"]}, "one line"),
+        ("lists", {"hosts": ["a.example"] * 4097}, "rows"),
+        ("rules", [rule("a.b", "zap")], "lists only"),
+        ("name", "team", "named warning"),
+    ],
+)
+def test_a_warning_pack_has_lists_and_no_rules(field: str, value: object, what: str) -> None:
+    lists = {"hosts": ["example.org"], "commands": ["ls -l"]}
+    made = build_pack("warning-top", 1, [], kind="warning", licence="CC0-1.0", authors=["A"], lists=lists)
+    assert parse_pack(made.data, where="pack").lists == {"hosts": ("example.org",), "commands": ("ls -l",)}
+    with pytest.raises(BadPack, match=what):
+        parse_pack(canonical.encode({**_body(made), field: value}), where="pack")
 
 
 def test_a_policy_that_extends_another_is_no_pack() -> None:
