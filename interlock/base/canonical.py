@@ -36,6 +36,7 @@ __all__ = [
     "NotStrict",
     "digest",
     "encode",
+    "json_encoder",
     "json_object",
     "long_digest",
     "not_json",
@@ -69,22 +70,30 @@ def encode(value: object) -> bytes:
     return "".join(out).encode("utf-8")
 
 
-def _quick_encoder() -> Callable[[object], str]:
-    """What json's own encoder spells as RFC 8785 does, many times faster; sorted by code points: for ASCII keys only.
+def json_encoder(
+    *, sort_keys: bool = False, default: Callable[[object], object] | None = None
+) -> Callable[[object], str]:
+    """What json's own encoder makes of a value: no spaces, every character as it is; cycles are not looked for.
 
-    `JSONEncoder.encode` makes a C encoder for each value, which takes longer than to encode one of an ordinary call.
+    `JSONEncoder.encode` makes a C encoder for each value, which takes longer than to encode the arguments of a call.
     """
-    whole = json.JSONEncoder(
-        ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False, allow_nan=False
+    encoder = json.JSONEncoder(
+        ensure_ascii=False,
+        sort_keys=sort_keys,
+        separators=(",", ":"),
+        check_circular=False,
+        allow_nan=False,
+        default=default,
     )
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # pragma: no cover - another Python than CPython
-        return whole.encode
-    pieces = make(None, whole.default, encode_basestring, None, ":", ",", True, False, False)
+        return encoder.encode
+    pieces = make(None, encoder.default, encode_basestring, None, ":", ",", sort_keys, False, False)
     return lambda value: "".join(pieces(value, 0))
 
 
-_quick: Final = _quick_encoder()
+# Spells as RFC 8785 does, many times faster than what is below; sorted by code points: for ASCII keys only.
+_quick: Final = json_encoder(sort_keys=True)
 _PLAIN: Final = frozenset({str, bool, type(None)})
 _ORDINARY_INT: Final = 1 << 64
 _PORTION: Final = 500  # elements of a list that `long_digest` encodes at a time

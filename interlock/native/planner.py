@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from interlock.base.canonical import json_encoder
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import Phase
 from interlock.engine.policy.limits import Limits, Oversize
@@ -21,7 +21,7 @@ __all__ = ["Planned", "Segment", "planned"]
 _FORMAT: Final = "interlock-plan"
 _VERSION: Final = 1
 _PATIENT: Final = 256  # patterns of a policy of which it is told, at any cost, how long a text they judge natively
-_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_json: Final = json_encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _native(rule: Rule, patient: bool) -> dict[str, Any]:
         raise Stays("it is code")
     if "when" not in plan:
         return {**_own(rule, plan), "when": None}
-    frame, oversize = _frame(rule.phase, plan["oversize"], tuple(plan["limits"].items()), plan["resolve"], patient)
+    frame, oversize = _frame(rule.phase, plan["oversize"], _Limits(plan["limits"]), plan["resolve"], patient)
     kept = ("phase", "verdict", "reason", "policy_id", "attributed_to", "mask", "unjudged")
     return {
         "id": plan["id"],  # the document's own: what it cannot judge it says under that
@@ -93,14 +93,27 @@ def _native(rule: Rule, patient: bool) -> dict[str, Any]:
     }
 
 
+class _Limits:
+    """Limits as a key: all rules of a policy share the very object, and few policies have limits of their own."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Mapping[str, int]) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Limits) and (other.held is self.held or other.held == self.held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 @functools.lru_cache(maxsize=16)
-def _frame(
-    phase: Phase, word: str, limits: tuple[tuple[str, int], ...], resolves: bool, patient: bool
-) -> tuple[Frame, str]:
+def _frame(phase: Phase, word: str, limits: _Limits, resolves: bool, patient: bool) -> tuple[Frame, str]:
     """The frame of a rule, and its verdict on a text that is longer than its patterns read."""
     oversize = Oversize(**{phase: word})
     verdict = oversize.verdict(phase) or Verdict.BLOCK
-    return Frame(phase, Limits(**dict(limits)), oversize, resolves, patient), verdict.name.lower()
+    return Frame(phase, Limits(**limits.held), oversize, resolves, patient), verdict.name.lower()
 
 
 def _first_flow(when: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -45,6 +45,8 @@ def compile_path(path: str, where: str, most: int = MAX_REACHED) -> Callable[[Ma
 
 def path_steps(path: str, where: str) -> tuple[_Step, ...]:
     """The steps of a path, without a leading `args`. Raises: BadPolicy."""
+    if path.isidentifier():
+        return (path,)
     steps = _parsed(path, where)
     if len(steps) > 1 and path.startswith(("args.", 'args["')):
         steps = steps[1:]

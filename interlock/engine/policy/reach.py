@@ -36,17 +36,16 @@ _ROWS: Final = tuple((name, effect, reversible) for name, (effect, reversible) i
 
 def demand_reach(when: Mapping[str, object], where: str) -> None:
     """Raises: BadPolicy, where a condition (compiled already) asks what nothing could pass."""
-    for kind in ("all", "any"):
-        if isinstance(parts := when.get(kind), list | tuple):
-            for i, part in enumerate(parts):
+    for kind, held in when.items():
+        if kind in ("all", "any") and isinstance(held, list | tuple):
+            for i, part in enumerate(held):
                 demand_reach(_fields(part), f"{where}.{kind}[{i}]")
-    if isinstance(inner := when.get("not"), dict):
-        demand_reach(inner, f"{where}.not")
-    for kind, demand in _DEMANDS.items():
-        if kind in when:
-            demand(when[kind], f"{where}.{kind}")
-    if "arg" in when:
-        _demand_left(when, f"{where}.arg")
+        elif kind == "not" and isinstance(held, dict):
+            demand_reach(held, f"{where}.not")
+        elif kind == "arg":
+            _demand_left(when, f"{where}.arg")
+        elif kind in _DEMANDS:
+            _DEMANDS[kind](held, f"{where}.{kind}")
 
 
 def _fields(part: object) -> Mapping[str, object]:

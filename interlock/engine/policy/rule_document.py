@@ -75,6 +75,7 @@ RULE_FIELDS: Final = (
     "mask",
     "examples",
 )
+_RULE_FIELDS: Final = frozenset(RULE_FIELDS)
 EVENT_FIELDS: Final = ("action", "args", "phase", "principal", "cwd", "origins")
 MASK_FIELDS: Final = ("detector", "params")
 EXAMPLE_KINDS: Final = ("fires", "passes")
@@ -178,19 +179,21 @@ def _rule_name(body: dict[str, object], number: int) -> str:
 
 def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
     for key in body:
-        known_key(key, RULE_FIELDS, where)
+        if key not in _RULE_FIELDS:
+            known_key(key, RULE_FIELDS, where)
     rule_id = name_of(body, "id", where)
-    phase = _phase(body.get("phase", "call"), f"{where}: phase")
+    phase = _phase(body["phase"], f"{where}: phase") if "phase" in body else "call"
     verdict = _verdict(body, where)
     when = body.get("when")
     if not isinstance(when, dict):
         raise BadPolicy("is missing or no object", where=f"{where}: when")
-    stateless, counters = _split(when, f"{where}: when")
+    at = f"{where}: when"
+    stateless, counters = _split(when, at)
     condition: Condition = _always
     if stateless or not counters:
-        condition = compile_condition(stateless, phase, f"{where}: when", setup)
-    demand_sense(when, f"{where}: when")
-    demand_reach(when, f"{where}: when")
+        condition = compile_condition(stateless, phase, at, setup)
+    demand_sense(when, at)
+    demand_reach(when, at)
     return RuleDoc(
         id=rule_id,
         phase=phase,
@@ -199,14 +202,14 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
         reason=_line(body, "reason", where),
         policy_id=name_of(body, "policy_id", where) if "policy_id" in body else rule_id,
         attributed_to=_line(body, "attributed_to", where) if "attributed_to" in body else None,
-        locked=_flag(body.get("locked", False), f"{where}: locked"),
-        shadow=_flag(body.get("shadow", False), f"{where}: shadow"),
+        locked="locked" in body and _flag(body["locked"], f"{where}: locked"),
+        shadow="shadow" in body and _flag(body["shadow"], f"{where}: shadow"),
         mask=_mask(body, phase, verdict, where),
         description=description_of(body, where),
-        examples=_examples(body.get("examples", {}), phase, f"{where}: examples"),
+        examples=_examples(body["examples"], phase, f"{where}: examples") if "examples" in body else _NO_EXAMPLES,
         condition=condition,
         counters=counters,
-        origin=_origin(stateless, Frame(phase, setup), f"{where}: when"),
+        origin=_origin(stateless, phase, setup, at),
         setup=setup,
     )
 
@@ -232,12 +235,14 @@ def _split(when: dict[str, object], where: str) -> tuple[dict[str, object], tupl
     return ({"all": rest} if rest else {}), tuple(counters)
 
 
-def _origin(when: Mapping[str, object], frame: Frame, where: str) -> Callable[[SensorEvent], Origin | None] | None:
+def _origin(
+    when: Mapping[str, object], phase: Phase, setup: Setup, where: str
+) -> Callable[[SensorEvent], Origin | None] | None:
     """The first flow at the top of a `when`, as what finds the origin that it is met by."""
     parts = when.get("all", [when])
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict) and "flow" in part:
-            return flow_origin(part["flow"], frame, where)
+            return flow_origin(part["flow"], Frame(phase, setup), where)
     return None
 
 

@@ -12,12 +12,12 @@ Found by rule, not by proof; each is refused, for it is never what its author me
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from interlock.base.canonical import json_encoder
 from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Verdict
 from interlock.engine.policy.matching import compile_test
@@ -48,6 +48,8 @@ def demand_sense(when: Mapping[str, object], where: str) -> None:
 
 
 def _demand_single(parts: Sequence[Mapping[str, object]], where: str) -> None:
+    if len(set(map(frozenset, parts))) == len(parts):
+        return  # no two of them even have the same fields
     seen: dict[str, int] = {}
     for i, part in enumerate(parts):
         first = seen.setdefault(_key(part), i)
@@ -116,6 +118,8 @@ class _Demands:
 
 
 def _demand_together(parts: list[Mapping[str, object]], where: str) -> None:
+    if len(parts) == 1 and _is_single(*_subject(parts[0])):
+        return
     refused = {_key(inner) for part in parts if isinstance(inner := part.get("not"), dict)}
     held: dict[str, _Demands] = {}
     for part in parts:
@@ -129,6 +133,11 @@ def _demand_together(parts: list[Mapping[str, object]], where: str) -> None:
         _add(demands, test, names=subject == "action")
         if problem := demands.problem():
             raise BadPolicy(f"{subject} {problem}", where=where)
+
+
+def _is_single(subject: str, test: object) -> bool:
+    """Whether a test demands one thing only, which cannot contradict itself."""
+    return not subject or not isinstance(test, dict) or len(test) == 1
 
 
 def _subject(part: Mapping[str, object]) -> tuple[str, object]:
@@ -232,7 +241,7 @@ def _plain(value: object) -> object:
 
 
 # One text for one condition, however its keys are ordered.
-_key: Final = json.JSONEncoder(sort_keys=True, check_circular=False, default=_plain).encode
+_key: Final = json_encoder(sort_keys=True, default=_plain)
 
 
 def _list(value: object) -> list[object]:
