@@ -89,10 +89,10 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
     replace_all([(path, data)], mode=mode)
 
 
-def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = PRIVATE_FILE) -> None:
+def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = PRIVATE_FILE, fsync: bool = True) -> None:
     """Put several files in place, in their order, each whole or not at all; all are durable when this returns.
 
-    Raises: NotWritable.
+    Without `fsync` they outlive the process, and not a power cut. Raises: NotWritable.
     """
     made: list[tuple[str, Path]] = []
     path = None
@@ -106,7 +106,8 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = PRIVATE_FILE
                 with os.fdopen(fd, "wb") as f:
                     f.write(data)
                     f.flush()
-                    os.fsync(f.fileno())
+                    if fsync:
+                        os.fsync(f.fileno())
                 os.chmod(name, mode)
             for name, path in list(made):
                 os.replace(name, path)
@@ -116,7 +117,7 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = PRIVATE_FILE
                 with contextlib.suppress(OSError):
                     os.unlink(name)
             raise
-        for path in {p.parent: p for p, _ in files}.values():
+        for path in {p.parent: p for p, _ in files}.values() if fsync else ():
             sync_dir(path.parent)
     except OSError as e:
         raise NotWritable(

@@ -3,19 +3,22 @@
 The steps, and what a kill -9 after each leaves behind:
 
     append(entries)     the journal has them, synced            -> at the next start they are part of the tree
-    integrate()         1 entry bundles, tiles                  -> files that no signed tree names yet; written again
-                        2 `signed`: the checkpoint we signed    -> the new tree exists; it is not published
+    sign()              in memory: the checkpoint we signed     -> the same tree, or a larger one, is signed again
+    store()             1 full tiles and bundles, synced        -> files that no signed tree names yet; written again
+                        2 unfinished tiles and bundle           -> as above
+                        3 `signed`: the checkpoint, synced      -> the new tree exists; it is not published
     publish(note)       `public/checkpoint`, replaced at once   -> the new tree is published
 
-Each step takes many entries at the price of one: a batch costs one sync of the journal, one write of the tree's right
-edge, one signature. A tile's name holds its width, so no step changes a file that the published tree needs.
+Each step takes many entries at the price of one, and cosigning may go on beside store: what is signed is a prefix of
+the journal, and a start signs nothing else. A tile's name holds its width, so no step changes a file that the published
+tree needs.
 
-The log signs a tree only after the journal holds its entries. A start reads the right edge of the signed tree from its
-tiles, which must lead to the root that was signed, and the journal from there on (no more than its newest file and what
-came after `signed`): it must go on where the tree ends, or the log refuses to run, for two histories under one key are
-worse than none. So neither a start nor the memory grows with the log; `audit.py` is what reads all of it.
+A start reads the full tiles at the right edge of the signed tree, and from there on the journal (its newest file as a
+rule): that must lead to the roots that were signed and published, or the log refuses to run, for two histories under
+one key are worse than none. Unfinished tiles are not read but written again, so they are never synced. Neither a start
+nor the memory grows with the log; `audit.py` is what reads all of it.
 
-Legal orders: append* integrate publish, again and again; integrate and publish may each be skipped or repeated.
+Legal orders: append* sign store publish, again and again; each may be skipped or repeated; integrate is sign and store.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from interlock.transparency.checkpoint import Checkpoint, open_checkpoint, parse
 from interlock.transparency.merkle import HASH_SIZE, leaf_hash, prove_consistency, prove_inclusion, tree_root
 from interlock.transparency.note import MAX_NOTE, NoteSigner, TextSigner, parse_note
 from interlock.transparency.proof import TlogProof
+from interlock.transparency.recovery import RESTORE, recovered
 from interlock.transparency.storage import PUBLIC, SIGNED, LogStorage, open_storage
 from interlock.transparency.tiles import (
     CHECKPOINT,
@@ -40,19 +44,16 @@ from interlock.transparency.tiles import (
     MAX_ENTRY_SIZE,
     WIDTH,
     Tile,
-    TileBuilder,
     TileReader,
     decode_bundle,
-    encode_bundle,
     tiles_of,
 )
 
 __all__ = ["Log", "open_log"]
 
 _PUBLISHED: Final = f"{PUBLIC}/{CHECKPOINT}"
-_RESTORE: Final = "restore it from a backup or a mirror of this log"
 _PLACES_AT_ONCE: Final = 64 * WIDTH  # entries a transaction
-_MOST_FULL: Final = 256  # tiles, of 8 KiB each
+_MOST_READ: Final = 256  # tiles, of 8 KiB each
 
 
 class Log:
@@ -69,22 +70,19 @@ class Log:
         self._storage = storage
         self._signers: tuple[TextSigner, ...] = (signer, *also)
         self._origin = signer.name
-        self._lock = threading.RLock()
-        self._tail: list[bytes] = []  # the entries of the unfinished bundle
-        self._unwritten: list[tuple[Tile, bytes]] = []  # tiles and bundles that became full since `signed`
-        self._full: dict[Tile, bytes] = {}  # full tiles that were read lately
+        self._lock = threading.RLock()  # the tree in memory, and the journal
+        self._writing = threading.RLock()  # the files; taken before the other one
+        self._fresh: dict[Tile, bytes] = {}  # tiles of the signed tree that may not be on disk
+        self._read: dict[Tile, bytes] = {}  # full tiles that were read lately
         self._broken = False
         signed, self.published = self._stored(SIGNED), self._stored(_PUBLISHED)
-        self._signed_size = 0 if signed is None else parse_checkpoint(parse_note(signed).text).size
-        self._builder = self._edge(signed)
-        self._demand_published()
-        self._catch_up()
-        keys = set() if signed is None else {(s.name, s.key_id) for s in parse_note(signed).signatures}
-        if signed is None or not keys.issuperset((s.key.name, s.key.key_id) for s in self._signers):
-            signed = sign_checkpoint(self._checkpoint(), self._signers)
-            self._write_tree(signed)
-        self.signed: bytes = signed
-        self.integrate()
+        self._growth = recovered(storage, self._load, _checkpoint_of(signed), _checkpoint_of(self.published))
+        self._signed_size = self._stored_size = self._growth.size
+        self._fresh = {**self._growth.full, **self._growth.edge()}
+        self._fill_places()
+        self.signed: bytes = sign_checkpoint(self._checkpoint(), self._signers)
+        self._pending: tuple[int, bytes, dict[Tile, bytes]] | None = (self.size, self.signed, self._growth.edge())
+        self.store()
 
     @property
     def origin(self) -> str:
@@ -92,7 +90,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        return self._builder.size
+        return self._growth.size
 
     @property
     def published_size(self) -> int:
@@ -116,36 +114,66 @@ class Log:
                 self._broken = True  # until the storage says that all of it is on disk
                 self._storage.append(first, list(new.values()))
                 for leaf, entry in new.items():
-                    self._grow(leaf, entry)
+                    self._growth.take(leaf, entry)
                 self._storage.places.add(first, list(new))
                 self._broken = False
                 places.update(zip(new, range(first, self.size), strict=True))
             return [places[leaf] for leaf in leaves]
 
-    def integrate(self) -> bytes:
-        """Write the tree over all durable entries, and sign it; returns the checkpoint's note, not yet published.
-
-        Raises: NotWritable; the earlier tree then stays the signed one, and a later call finishes the work.
-        """
+    def sign(self) -> bytes:
+        """Sign the tree over all durable entries; returns the checkpoint's note. Proofs for it can be had at once."""
         with self._lock:
             self._demand_whole()
             if self._signed_size < self.size:
-                note = sign_checkpoint(self._checkpoint(), self._signers)
-                self._write_tree(note)
-                self.signed = note
+                edge = self._growth.edge()
+                self.signed = sign_checkpoint(self._checkpoint(), self._signers)
+                self._pending = (self.size, self.signed, edge)
+                self._fresh = {**self._growth.full, **edge}
+                self._signed_size = self.size
             return self.signed
 
+    def store(self) -> None:
+        """Write the tree that was signed last. Raises: NotWritable; a later call finishes the work."""
+        with self._writing:
+            with self._lock:
+                self._demand_whole()
+                if self._pending is None:
+                    return
+                pending, full = self._pending, dict(self._growth.full)
+            size, note, edge = pending
+            self._storage.write([(f"{PUBLIC}/{tile.path}", data) for tile, data in sorted(full.items())])
+            self._storage.put([(f"{PUBLIC}/{tile.path}", data) for tile, data in sorted(edge.items())])
+            self._storage.write([(SIGNED, note)])
+            with self._lock:
+                self._growth.written(full)
+                self._stored_size = size
+                if self._pending is pending:
+                    self._pending = None
+
+    def integrate(self) -> bytes:
+        """Sign the tree over all durable entries and write it; returns the checkpoint's note, not yet published.
+
+        Raises: NotWritable; a later call finishes the work.
+        """
+        self.sign()
+        self.store()
+        return self.signed
+
     def publish(self, note: bytes) -> None:
-        """Let readers see a tree that was integrated; the note is ours, with whatever cosignatures were added.
+        """Let readers see a tree that was stored; the note is ours, with whatever cosignatures were added.
 
         Raises: ValueError, where it is not one of our trees or is older than the published one; NotWritable.
         """
-        with self._lock:
-            self._demand_whole()
-            checkpoint, _ = open_checkpoint(note, [s.key for s in self._signers])
-            before = self.published_size
-            if checkpoint != self.checkpoint_at(checkpoint.size) or checkpoint.size < before:
-                raise ValueError(f"a tree of {checkpoint.size} entries is not ours to publish after one of {before}")
+        checkpoint, _ = open_checkpoint(note, [s.key for s in self._signers])
+        with self._writing:
+            with self._lock:
+                self._demand_whole()
+                before = self.published_size
+                if not before <= checkpoint.size <= self._stored_size or checkpoint != self.checkpoint_at(
+                    checkpoint.size
+                ):
+                    told = f"a tree of {checkpoint.size} entries is not ours to publish after one of {before}"
+                    raise ValueError(told)
             self._storage.write([(_PUBLISHED, note)])
             self.published = note
             for tile in tiles_of(checkpoint.size, since=before):
@@ -190,7 +218,7 @@ class Log:
             return [TlogProof(index, prove_inclusion(index, size, read), parsed) for index in indices]
 
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.origin, self.size, self._builder.root())
+        return Checkpoint(self.origin, self.size, self._growth.root())
 
     def _stored(self, name: str) -> bytes | None:
         data = self._storage.read(name, MAX_NOTE)
@@ -206,60 +234,6 @@ class Log:
             raise BadState(f"{name} is of another origin", fix="give the name it was made with")
         return data
 
-    def _edge(self, signed: bytes | None) -> TileBuilder:
-        """The right edge of the signed tree, from its tiles. Raises: BadState, where they do not lead to its root."""
-        if signed is None:
-            return TileBuilder()
-        try:
-            builder = TileBuilder.at(self._signed_size, self._load)
-            index, width = divmod(self._signed_size, WIDTH)
-            if width:
-                self._tail = list(decode_bundle(self._load(Tile(ENTRIES, index, width)), width))
-        except Malformed as e:
-            raise BadState(f"a tile of the signed tree is damaged ({e.what})", fix=_RESTORE) from None
-        edge = dict(builder.partial()).get(Tile(0, index, width), b"")
-        if builder.root() != parse_checkpoint(parse_note(signed).text).root:
-            raise BadState(f"tiles do not lead to the signed tree of {self._signed_size} entries", fix=_RESTORE)
-        if edge != b"".join(leaf_hash(e) for e in self._tail):
-            raise BadState("the newest bundle does not hold the entries that were signed", fix=_RESTORE)
-        return builder
-
-    def _demand_published(self) -> None:
-        """Raises: BadState, where the published tree is no part of the signed one."""
-        if self.published is None:
-            return
-        shown = parse_checkpoint(parse_note(self.published).text)
-        if shown.size > self._signed_size:
-            raise BadState(
-                f"this log has published a tree of {shown.size} entries and signed one of {self._signed_size}",
-                fix="restore it from a newer backup; the log must not sign a second history",
-            )
-        if shown != self.checkpoint_at(shown.size):
-            raise BadState(f"tiles do not lead to the published tree of {shown.size} entries", fix=_RESTORE)
-
-    def _catch_up(self) -> None:
-        """Take in what the journal has beyond the signed tree; up to there it must agree. Raises: BadState."""
-        read, size, ends = self._reader(), self._signed_size, 0
-
-        def visit(index: int, entry: bytes) -> None:
-            nonlocal ends
-            ends, leaf = index + 1, leaf_hash(entry)
-            if index >= size:
-                self._grow(leaf, entry)
-            elif read([(0, index)]) != [leaf]:
-                raise BadState(f"journal's entry {index} is not the one that this log signed", fix=_RESTORE)
-
-        torn = self._storage.scan(size, visit)
-        if ends < size:
-            raise BadState(
-                f"journal ends after {ends} whole entries, and this log has signed a tree of {size}",
-                fix="restore the journal from a backup; the log must not sign a second history",
-            )
-        if torn:
-            self._storage.cut()
-        self._storage.sweep(tiles_of(self.size, since=size))
-        self._fill_places()
-
     def _fill_places(self) -> None:
         """Bring the table of places up to the journal's end; one that is ahead of it is made anew."""
         places = self._storage.places
@@ -272,7 +246,8 @@ class Log:
 
     def _leaf_reader(self) -> Callable[[int], bytes]:
         """Reads leaf hashes, also those that are not integrated yet."""
-        waiting = {t.index: data for t, data in (*self._unwritten, *self._builder.partial()) if t.level == 0}
+        fresh = {**self._growth.full, **self._growth.edge()}
+        waiting = {tile.index: data for tile, data in fresh.items() if tile.level == 0}
         known: dict[int, bytes] = {}
 
         def leaf(index: int) -> bytes:
@@ -293,39 +268,19 @@ class Log:
                 raise BadState("the table of places is damaged", fix="remove places.sqlite; it is made again")
         return found
 
-    def _grow(self, leaf: bytes, entry: bytes) -> None:
-        """Take one durable entry into the tree in memory."""
-        index = self.size
-        full = self._builder.add(leaf)
-        self._tail.append(entry)
-        if len(self._tail) == WIDTH:
-            full.append((Tile(ENTRIES, index // WIDTH), encode_bundle(self._tail)))
-            self._tail = []
-        self._unwritten += full
-
-    def _write_tree(self, note: bytes) -> None:
-        needed = set(tiles_of(self.size, since=self._signed_size))
-        files = self._unwritten + [(t, data) for t, data in self._builder.partial() if t in needed]
-        if self._tail:
-            files.append((Tile(ENTRIES, self.size // WIDTH, len(self._tail)), encode_bundle(self._tail)))
-        self._storage.write([(f"{PUBLIC}/{tile.path}", data) for tile, data in sorted(files)])
-        self._storage.write([(SIGNED, note)])
-        self._signed_size = self.size
-        self._unwritten = []
-
     def _reader(self) -> TileReader:
         return TileReader(self._signed_size, self._load)
 
     def _load(self, tile: Tile) -> bytes:
-        data = self._full.get(tile)
+        data = self._fresh.get(tile) or self._read.get(tile)
         if data is None:
             data = self.tile(tile)
             if data is None:
-                raise BadState(f"{tile.path} of the signed tree is missing", fix=_RESTORE)
+                raise BadState(f"{tile.path} of the signed tree is missing", fix=RESTORE)
             if tile.width == WIDTH and tile.level != ENTRIES:
-                if len(self._full) >= _MOST_FULL:
-                    self._full.clear()
-                self._full[tile] = data
+                if len(self._read) >= _MOST_READ:
+                    self._read.clear()
+                self._read[tile] = data
         return data
 
     def _demand_whole(self) -> None:
@@ -335,6 +290,10 @@ class Log:
     def _demand_signed(self, size: int) -> None:
         if not 0 <= size <= self._signed_size:
             raise ValueError(f"the signed tree has {self._signed_size} entries, not {size}")
+
+
+def _checkpoint_of(note: bytes | None) -> Checkpoint | None:
+    return None if note is None else parse_checkpoint(parse_note(note).text)
 
 
 @contextlib.contextmanager

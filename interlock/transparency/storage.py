@@ -1,6 +1,6 @@
 """Where a log keeps what it has: a journal of entries that only grows, and named files that change whole.
 
-    LogStorage          what Log asks for: scan, cut, append; read, write, sweep, remove_partials; places
+    LogStorage          what Log asks for: scan, cut, append; read, write, put, sweep, remove_partials; places
     DirectoryStorage    ROOT/lock            held by the one writer
                         ROOT/journal/N       every entry, in order, from entry N on: the one truth from which the rest
                                              can be made again, in files of about SEGMENT bytes, N in 20 digits
@@ -75,6 +75,9 @@ class LogStorage(Protocol):
 
     def write(self, files: Sequence[tuple[str, bytes]]) -> None:
         """Put files in place, each whole or not at all; all are durable when this returns. Raises: NotWritable."""
+
+    def put(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """As `write`, for what a start makes again: whole or not at all, but a power cut may take it."""
 
     def sweep(self, tiles: Iterable[Tile]) -> None:
         """Remove what an interrupted `write` may have left beside these tiles."""
@@ -151,10 +154,10 @@ class DirectoryStorage:
         return read_bounded(path, limit) if path.exists() else None
 
     def write(self, files: Sequence[tuple[str, bytes]]) -> None:
-        paths = [(self.root / name, data) for name, data in files]
-        for folder in {path.parent: None for path, _ in paths}:
-            self._make(folder)
-        replace_all(paths)
+        replace_all(self._paths(files))
+
+    def put(self, files: Sequence[tuple[str, bytes]]) -> None:
+        replace_all(self._paths(files), fsync=False)
 
     def sweep(self, tiles: Iterable[Tile]) -> None:
         for folder in {(self.root / PUBLIC / tile.path).parent for tile in tiles}:
@@ -166,6 +169,12 @@ class DirectoryStorage:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
         self._dirs.discard(folder)
+
+    def _paths(self, files: Sequence[tuple[str, bytes]]) -> list[tuple[Path, bytes]]:
+        paths = [(self.root / name, data) for name, data in files]
+        for folder in {path.parent: None for path, _ in paths}:
+            self._make(folder)
+        return paths
 
     def _begin(self, first: int) -> None:
         """Go on in a new file of the journal."""

@@ -30,6 +30,7 @@ from interlock.transparency.merkle import (
 __all__ = [
     "CHECKPOINT",
     "ENTRIES",
+    "HEIGHT",
     "MAX_ENTRY_SIZE",
     "WIDTH",
     "Tile",
@@ -39,7 +40,9 @@ __all__ = [
     "decode_tile",
     "encode_bundle",
     "parse_path",
+    "tile_root",
     "tiles_of",
+    "unfinished_of",
 ]
 
 CHECKPOINT: Final = "checkpoint"
@@ -103,6 +106,19 @@ def tiles_of(size: int, *, entries: bool = True, since: int = 0) -> Iterator[Til
             yield Tile(level, index)
         if count % WIDTH and count != before:
             yield Tile(level, count // WIDTH, count % WIDTH)
+
+
+def unfinished_of(size: int) -> Iterator[Tile]:
+    """The tiles (and the bundle) of a tree of `size` entries that are not full, from the leaves up."""
+    for level in range(ENTRIES, MAX_LEVEL + 1):
+        index, width = divmod(size >> (HEIGHT * max(level, 0)), WIDTH)
+        if width:
+            yield Tile(level, index, width)
+
+
+def tile_root(data: bytes) -> bytes:
+    """The hash that a full tile stands for in the tile above it. Raises: Malformed."""
+    return _perfect(decode_tile(data, WIDTH))
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:

@@ -224,10 +224,18 @@ class CrashingStorage(DirectoryStorage):
 
     def write(self, files: Sequence[tuple[str, bytes]]) -> None:
         for file in files:
-            if self.left == 0:
-                raise Crash
-            self.left -= 1
+            self._count()
             super().write([file])
+
+    def put(self, files: Sequence[tuple[str, bytes]]) -> None:
+        for file in files:
+            self._count()
+            super().put([file])
+
+    def _count(self) -> None:
+        if self.left == 0:
+            raise Crash
+        self.left -= 1
 
 
 def test_a_crash_before_any_write_leaves_the_old_or_the_new_tree_published(tmp_path: Path) -> None:

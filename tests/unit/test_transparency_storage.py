@@ -98,27 +98,48 @@ def test_a_file_of_the_journal_under_another_name_is_refused(tmp_path: Path) -> 
         raise AssertionError("opened")
 
 
-@pytest.mark.parametrize(
-    ("path", "what"),
-    [
-        ("public/tile/0/001.p/44", "tiles do not lead|missing"),
-        ("public/tile/1/000.p/1", "tiles do not lead|missing"),
-        ("public/tile/entries/001.p/44", "bundle|missing|damaged"),
-    ],
-)
-def test_a_damaged_or_missing_edge_of_the_signed_tree_is_refused(tmp_path: Path, path: str, what: str) -> None:
+@pytest.mark.parametrize("path", ["public/tile/0/001.p/44", "public/tile/1/000.p/1", "public/tile/entries/001.p/44"])
+def test_an_unfinished_tile_that_was_lost_or_torn_is_made_again(tmp_path: Path, path: str) -> None:
     grown(tmp_path)
     good = (tmp_path / path).read_bytes()
-    for damage in (good[:-1] + bytes([good[-1] ^ 1]), good[:-1], good + b"x"):
+    for damage in (good[:-1] + bytes([good[-1] ^ 1]), good[:-1], b"", None):
+        (tmp_path / path).unlink()
+        if damage is not None:
+            (tmp_path / path).write_bytes(damage)
+        with small(tmp_path) as log:
+            assert log.size == 300
+        assert (tmp_path / path).read_bytes() == good
+
+
+def test_the_unfinished_tiles_of_a_published_tree_are_made_again_beside_a_larger_signed_one(tmp_path: Path) -> None:
+    grown(tmp_path)
+    with small(tmp_path) as log:
+        log.append(entries(300, 700))
+        log.integrate()
+    lost = [p for p in (tmp_path / "public" / "tile").rglob("*") if p.is_file() and p.parent.suffix == ".p"]
+    before = {p: p.read_bytes() for p in lost}
+    assert {p.name for p in lost} == {"44", "1", "188", "2"}
+    for path in lost:
+        path.write_bytes(b"torn")
+    with small(tmp_path) as log:
+        assert (log.size, log.published_size) == (700, 300)
+    assert {p: p.read_bytes() for p in lost} == before
+
+
+@pytest.mark.parametrize("path", ["public/tile/0/000", "public/tile/0/001"])
+def test_a_full_tile_at_the_edge_that_is_lost_or_damaged_is_refused(tmp_path: Path, path: str) -> None:
+    grown(tmp_path, (3, 40, 600))
+    good = (tmp_path / path).read_bytes()
+    for damage in (good[:-1] + bytes([good[-1] ^ 1]), good[:-1], good + b"x", b""):
         (tmp_path / path).write_bytes(damage)
         with pytest.raises(BadState), small(tmp_path):
             raise AssertionError("opened")
     (tmp_path / path).unlink()
-    with pytest.raises(BadState, match=what), small(tmp_path):
+    with pytest.raises(BadState, match="missing"), small(tmp_path):
         raise AssertionError("opened")
     (tmp_path / path).write_bytes(good)
     with small(tmp_path) as log:
-        assert log.size == 300
+        assert log.size == 600
 
 
 def test_a_published_tree_beyond_or_beside_the_signed_one_is_refused(tmp_path: Path) -> None:
@@ -132,7 +153,7 @@ def test_a_published_tree_beyond_or_beside_the_signed_one_is_refused(tmp_path: P
     with small(tmp_path / "fork") as fork:
         fork.append([b"fork"])
         checkpoint.write_bytes(fork.integrate())
-    with pytest.raises(BadState, match="published tree"), small(tmp_path / "old"):
+    with pytest.raises(BadState, match="tree that this log published"), small(tmp_path / "old"):
         raise AssertionError("opened")
 
 

@@ -1,17 +1,22 @@
-"""Adding to a log in batches: entries that come while a batch is under way make up the next one.
-
-A batch costs one sync of the journal, one write of the tree's edge, one signature and one round of cosigning, however
-many entries it has; nobody waits for a batch to fill, so an entry that comes alone is a batch of its own.
+"""Adding to a log in batches: what comes while a batch is under way makes up the next one.
 
     add(entry) -> its tlog-proof        durable, integrated, and under a published checkpoint with a quorum
+
+Two workers, one behind the other, each taking all that waits for it; nobody waits for a batch to fill:
+
+    appending     one sync of the journal for all entries that wait           -> they are durable
+    completing    one signature and one round of cosigning, beside one write of the tree's edge;
+                  then one checkpoint published, and each entry answered      -> they are proven
+
+So an entry that comes alone is a batch of its own, and under load the next batch gets durable while one is cosigned.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final, NamedTuple
 
 from interlock.base.errors import InterlockError
 from interlock.node.roles.cosigners import Cosigners
@@ -35,6 +40,14 @@ class TooBusy(InterlockError):
     code = "unreachable"
 
 
+class _Entry(NamedTuple):
+    """An entry whose request waits for its proof; `place` is -1 until it is durable."""
+
+    data: bytes
+    answer: asyncio.Future[bytes]
+    place: int = -1
+
+
 class Adder:
     """The one who adds to a log; every method runs in one event loop."""
 
@@ -42,8 +55,9 @@ class Adder:
         self._log = log
         self._policy = policy
         self._cosigners = cosigners
-        self._waiting: list[tuple[bytes, asyncio.Future[bytes]]] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._waiting: list[_Entry] = []
+        self._durable: list[_Entry] = []
+        self._workers: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._quorate: bytes | None = None  # the last checkpoint that was found to have the quorum
 
@@ -52,12 +66,11 @@ class Adder:
 
         Raises: TooBusy; NoQuorum; BadState, NotWritable, where the disk fails.
         """
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) + len(self._durable) >= MOST_WAITING:
             raise TooBusy("has too many entries waiting", where="this log", fix="send it again a little later")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entry, answer))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        self._waiting.append(_Entry(entry, answer))
+        self._run("append", self._append)
         return await answer
 
     async def keep_published(self) -> None:
@@ -67,61 +80,68 @@ class Adder:
             async with self._turn:
                 try:
                     if self._log.published is None or self._log.published_size < self._log.size:
-                        await self._complete()
+                        await self._publish()
                     wait_s = RETRY_S
                 except InterlockError as e:
                     logger.warning("nothing newer is published for now: %s", e.what)
                     wait_s = min(2 * wait_s, RETRY_MOST_S)
             await asyncio.sleep(wait_s)
 
-    async def _work(self) -> None:
+    def _run(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Start a worker, unless it is at work: then it will find what waits."""
+        if name not in self._workers or self._workers[name].done():
+            self._workers[name] = asyncio.create_task(work())
+
+    async def _append(self) -> None:
         while self._waiting:
-            async with self._turn:
-                batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-                try:
-                    await self._add([entry for entry, _ in batch], [answer for _, answer in batch])
-                finally:
-                    for _, answer in batch:  # whatever went wrong, nobody waits for ever
-                        answer.cancel()
-
-    async def _add(self, entries: Sequence[bytes], answers: Sequence[asyncio.Future[bytes]]) -> None:
-        trouble: Exception | None = None
-        try:
-            indices = await asyncio.to_thread(self._log.append, entries)
-        except Exception as e:  # noqa: BLE001 - each request of the batch is told, and says so in its own answer
-            _tell(answers, e)
-            return
-        try:
-            if max(indices) >= self._log.published_size or not self._has_quorum():
-                await self._complete()
-        except Exception as e:  # noqa: BLE001 - as above
-            trouble = e
-        await self._answer(indices, answers, trouble)
-
-    async def _answer(
-        self, indices: Sequence[int], answers: Sequence[asyncio.Future[bytes]], trouble: Exception | None
-    ) -> None:
-        """Answer what stands under the published checkpoint with its proof, the rest with what went wrong."""
-        note = self._log.published
-        size = self._log.published_size if note is not None and self._has_quorum() else 0
-        told = [k for k, index in enumerate(indices) if index < size]
-        if note is not None and told:
+            batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
             try:
-                proofs = await asyncio.to_thread(self._proofs, [indices[k] for k in told], note)
-            except Exception as e:  # noqa: BLE001 - as above
-                trouble, told, proofs = e, [], []
-            for k, proof in zip(told, proofs, strict=True):
-                if not answers[k].done():
-                    answers[k].set_result(proof)
-        _tell(answers, trouble or AssertionError("an entry was completed and is not published"))
+                indices = await asyncio.to_thread(self._log.append, [entry.data for entry in batch])
+            except Exception as e:  # noqa: BLE001 - each request of the batch is told, and says so in its own answer
+                _tell(batch, e)
+            else:
+                self._durable += [entry._replace(place=index) for entry, index in zip(batch, indices, strict=True)]
+                self._run("complete", self._complete)
+
+    async def _complete(self) -> None:
+        while self._durable:
+            async with self._turn:
+                batch, self._durable = self._durable, []
+                trouble: Exception | None = None
+                try:
+                    if max(e.place for e in batch) >= self._log.published_size or not self._has_quorum():
+                        await self._publish()
+                except Exception as e:  # noqa: BLE001 - as above
+                    trouble = e
+                try:
+                    await self._answer(batch)
+                except Exception as e:  # noqa: BLE001 - as above
+                    trouble = e
+                _tell(batch, trouble or AssertionError("an entry was completed and is not published"))
+
+    async def _answer(self, batch: Sequence[_Entry]) -> None:
+        """Answer what stands under the published checkpoint, if that has the quorum. Raises: BadState."""
+        note, size = self._log.published, self._log.published_size
+        if note is None or not self._has_quorum():
+            return
+        stand = [entry for entry in batch if entry.place < size]
+        proofs = await asyncio.to_thread(self._proofs, [entry.place for entry in stand], note)
+        for entry, proof in zip(stand, proofs, strict=True):
+            if not entry.answer.done():
+                entry.answer.set_result(proof)
 
     def _proofs(self, indices: Sequence[int], note: bytes) -> list[bytes]:
         return [proof.data for proof in self._log.prove_all(indices, note)]
 
-    async def _complete(self) -> None:
-        """Integrate what is durable, have it cosigned and publish it. Raises: as `add`."""
-        note = await self._cosigners.cosigned(await asyncio.to_thread(self._log.integrate))
-        await asyncio.to_thread(self._log.publish, encode_note(note))
+    async def _publish(self) -> None:
+        """Sign what is durable, have it cosigned while it is written, and publish it. Raises: as `add`."""
+        note = await asyncio.to_thread(self._log.sign)
+        storing = asyncio.create_task(asyncio.to_thread(self._log.store))
+        try:
+            cosigned = await self._cosigners.cosigned(note)
+        finally:
+            await storing
+        await asyncio.to_thread(self._log.publish, encode_note(cosigned))
 
     def _has_quorum(self) -> bool:
         """Whether the published checkpoint satisfies the policy of today, which may be stricter than of then."""
@@ -135,7 +155,7 @@ class Adder:
         return note is not None
 
 
-def _tell(answers: Sequence[asyncio.Future[bytes]], trouble: Exception) -> None:
-    for answer in answers:
-        if not answer.done():
-            answer.set_exception(trouble)
+def _tell(batch: Sequence[_Entry], trouble: Exception) -> None:
+    for entry in batch:
+        if not entry.answer.done():
+            entry.answer.set_exception(trouble)
