@@ -62,7 +62,7 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
             reasons[at] = str(e)
             continue
         row = _json(body)
-        patterns += row.count('["pattern",[')
+        patterns += row.count('["pattern",')
         text.write(f"{',' if decisions else ''}{row}".encode())
         decisions.append(_fixed(body))
     text.write(b"]}")
