@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
-from interlock.base.errors import InterlockError
+from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded
 from interlock.base.files import replace as replace_file
 from interlock.base.keys import Ed25519Verifier
@@ -44,6 +44,13 @@ from interlock.commons.layout import (
     proof_path,
     role_of_pack,
     snapshot_files,
+)
+from interlock.commons.operators import (
+    OPERATORS_PATH,
+    OPERATORS_RING,
+    Operators,
+    demand_separate_witnesses,
+    parse_operators,
 )
 from interlock.commons.pack import BadPack, Pack, sha256_hex
 from interlock.commons.repository import Repository
@@ -167,6 +174,21 @@ class Publisher:
             return (self._item("task", catalog.task, 1, role, catalog.data, path, role, self._key(role)),)
 
         return self._run((("task", f"{role}/{path}", catalog.data),), begin, None)
+
+    def publish_operators(self, operators: Operators) -> Published:
+        """Publish who runs what. Raises: OneHand, where the log could make its own quorum; BadInput; as `publish`."""
+        demand_separate_witnesses(operators, self._policy)
+        path, role = OPERATORS_PATH, "targets"
+
+        def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
+            out = self._repository.target(role, base[role], path)
+            if out is not None and parse_operators(out, where=path).version >= operators.version:
+                fix = "give it a higher version"
+                raise BadInput(f"version {operators.version} is not newer than what is out", where=path, fix=fix)
+            named, key = (OPERATORS_RING, operators.version, OPERATORS_RING), self._key(role)
+            return (self._item("operators", *named, operators.data, path, role, key),)
+
+        return self._run((("operators", f"{OPERATORS_RING}/{path}", operators.data),), begin, None)
 
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""

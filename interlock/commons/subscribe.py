@@ -22,6 +22,7 @@ from interlock.base.files import file_lock, private_dir, read_bounded, replace, 
 from interlock.commons.found import Finder
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.installed import base_rules, read_grants
+from interlock.commons.known_operators import take_operators
 from interlock.commons.layout import CATALOG_RING, catalog_path
 from interlock.commons.live import (
     STATUS,
@@ -120,6 +121,7 @@ class Subscriber:
         live = read_live(self._home)
         with self._view() as view:
             tree_size = self._log.refresh(self._log_fetcher).checkpoint.size
+            take_operators(self._home, view, self._pins.policy, self._finder.logged)
             found = [self._finder.found(view, live, *pair) for pair in read_subscriptions(self._home)]
         fresh = [(f.row, f.pack) for f in found if f.pack is not None]
         self._demand_resolves(fresh)

@@ -1,4 +1,4 @@
-"""The argument tree of `interlock mesh ceremony` and `interlock mesh keys`."""
+"""The argument tree of `interlock mesh ceremony`, `interlock mesh keys` and `interlock mesh operators`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from interlock.node.cli.mesh_args import Commands, add
 __all__ = ["register"]
 
 _CEREMONY: Final = "interlock.node.cli.mesh_ceremony"
+_OPERATORS: Final = "interlock.node.cli.mesh_operators"
 _KEYS: Final = "interlock.node.cli.mesh_keys"
 _CEREMONY_EXAMPLE: Final = """\
 an example, with a stick that goes from hand to hand:
@@ -27,10 +28,17 @@ examples:
   interlock mesh keys list --dir commons --json                          which key does what, and until when
   interlock mesh keys rotate snapshot --dir commons --out /stick         a new key, and the request that names it
 """
+_OPERATORS_EXAMPLE: Final = """\
+an example of FILE:
+  {"format": "interlock-operators", "v": 1, "version": 1, "operators": [
+    {"name": "Acme log", "organisation": "Acme", "roles": {"log": ["log.acme.example+0d8d0a0b+AZ..."]}},
+    {"name": "Borealis", "organisation": "Borealis e.V.", "roles": {"witness": ["w.borealis.example+1e5d+BN..."],
+                                                              "leader": ["https://leader.borealis.example"]}}]}
+"""
 
 
 def register(group: Commands) -> None:
-    """Add `ceremony` and `keys` with their commands."""
+    """Add `ceremony`, `keys` and `operators` with their commands."""
     ceremony = _group(
         group, "ceremony", "make or change a commons' root, with keyholders who sign apart", _CEREMONY_EXAMPLE
     )
@@ -42,6 +50,7 @@ def register(group: Commands) -> None:
     _list(keys)
     _rotate(keys)
     _export(keys)
+    _operators(_group(group, "operators", "who runs what in a commons", _OPERATORS_EXAMPLE))
 
 
 def _group(group: Commands, name: str, told: str, example: str) -> Commands:
@@ -151,3 +160,14 @@ def _export(group: Commands) -> None:
     export.add_argument("role", metavar="ROLE")
     export.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
     export.add_argument("--next", action="store_true", help="the key that is made and not yet used")
+
+
+def _operators(group: Commands) -> None:
+    publish = _add(group, "publish", _OPERATORS, "publish", "sign, log and publish the list of operators")
+    publish.add_argument("file", metavar="FILE")
+    publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
+    publish.add_argument("--config", metavar="FILE", help="the configuration file")
+    policy = _add(
+        group, "policy", _OPERATORS, "policy", "print the log policy that a list suggests: two witnesses of others"
+    )
+    policy.add_argument("file", metavar="FILE")

@@ -23,7 +23,7 @@ from interlock.node.http import serve as serve_app
 from interlock.node.service import start_logging, stop_event
 from interlock.node.wiring import publisher_of, role_app
 
-__all__ = ["publish", "serve"]
+__all__ = ["publish", "published_text", "serve", "serve_settings"]
 
 log = logging.getLogger("interlock.serve")
 
@@ -32,7 +32,7 @@ _LIMIT: Final = 8 << 20
 
 def serve(args: argparse.Namespace) -> int:
     """Run one role until SIGTERM, Ctrl-C or, where asked to, the end of standard input."""
-    config = serve_config(_settings(args), args.dir, demo=args.demo)
+    config = serve_config(serve_settings(args), args.dir, demo=args.demo)
     start_logging(args.log_format)
     listen = Listen(
         args.host, args.port, args.listen_fd, _maybe(args.tls_cert), _maybe(args.tls_key), args.behind_proxy
@@ -53,7 +53,7 @@ def serve(args: argparse.Namespace) -> int:
 
 def publish(args: argparse.Namespace) -> int:
     """Publish a pack, or finish the publish that was cut short; prints its log entry and the versions."""
-    config = serve_config(_settings(args), args.dir)
+    config = serve_config(serve_settings(args), args.dir)
     publisher = publisher_of(config, SystemClock())
     if args.abandon:
         publisher.abandon()
@@ -62,15 +62,15 @@ def publish(args: argparse.Namespace) -> int:
     signer = None if args.key is None else RoleSigner(read_key(Path(args.key)))
     if args.resume:
         done = publisher.resume(signer=signer)
-        print("nothing was cut short" if done is None else _published(done))
+        print("nothing was cut short" if done is None else published_text(done))
         return EXIT_OK
     if args.pack is None or args.ring is None:
         raise BadInput("needs a pack and --ring, or --resume, or --abandon", where="interlock mesh publish")
-    print(_published(publisher.publish(_pack(args), args.ring, signer=signer)))
+    print(published_text(publisher.publish(_pack(args), args.ring, signer=signer)))
     return EXIT_OK
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def serve_settings(args: argparse.Namespace) -> Settings:
     """The settings of --config; else those that `mesh setup` left in the folder of --dir; else the user's."""
     beside = Path(args.dir) / CONFIG if args.dir else None
     if args.config is None and beside is not None and beside.exists():
@@ -88,7 +88,8 @@ def _pack(args: argparse.Namespace) -> Pack:
     return pack_from_policy(data, version=args.version, licence=args.licence, authors=args.author, where=name)
 
 
-def _published(done: Published) -> str:
+def published_text(done: Published) -> str:
+    """What a publish did, in one line."""
     entry = done.entry
     return (
         f"{entry.name}@{entry.ring} version {entry.version}, sha256 {entry.sha256}, log index {done.log_index} "

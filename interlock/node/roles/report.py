@@ -20,6 +20,8 @@ from interlock.base.clock import Clock, rfc3339
 from interlock.base.primitives import Rng
 from interlock.commons.consent import Consent, NoConsent, demand_consent, give_consent, read_consents, withdraw_consent
 from interlock.commons.indicators import Catalog
+from interlock.commons.known_operators import known_operators
+from interlock.commons.operators import demand_two_aggregators
 from interlock.dap.backend import VdafBackend
 from interlock.dap.client import build_report, fetch_config, upload
 from interlock.dap.drafts import ReportError
@@ -75,9 +77,11 @@ class LedgerRow:
 def agree(home: Path, task: Task, catalog: Catalog, now_us: int) -> Consent:
     """Consent to a task's catalog, and keep both what it counts and how long its epochs are.
 
-    Raises: TaskRefused, where the task counts by another catalog; NotWritable.
+    Raises: TaskRefused, where the task counts by another catalog; OneHand, where one body runs both aggregators;
+    NotWritable.
     """
     _demand_catalog(task, catalog)
+    _demand_two_bodies(home, task)
     keep_catalog(home, catalog, time_precision=task.config.time_precision)
     return give_consent(home, catalog, now_us)
 
@@ -104,6 +108,7 @@ def close_epochs(
     `exchange` fetches both aggregators' keys and should carry no token, which would tell the helper the leader's.
     Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched.
     """
+    _demand_two_bodies(home, task)
     kept = _kept_for(home, task)
     consent = demand_consent(home, kept.catalog)
     reported = store.reported(kept.catalog.task)
@@ -129,6 +134,7 @@ def send_due(home: Path, store: NodeStore, task: Task, exchange: Exchange, clock
     Raises: Unreachable, Malformed, and DapProblem where the leader refuses a whole request; then the report that met
     it, and those behind it, stay queued.
     """
+    _demand_two_bodies(home, task)
     consents = read_consents(home)
     dropped = 0
     for name, catalog in {(row.task, row.catalog) for row in store.queued(task.task_id)}:
@@ -182,6 +188,14 @@ def _kept_for(home: Path, task: Task) -> KeptCatalog:
             fix="agree to it again",
         )
     return kept
+
+
+def _demand_two_bodies(home: Path, task: Task) -> None:
+    """Raises: OneHand, where the commons' list of operators does not show two bodies behind the aggregators."""
+    operators = known_operators(home)
+    if operators is not None:
+        leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
+        demand_two_aggregators(operators, leader, helper)
 
 
 def _demand_catalog(task: Task, catalog: Catalog) -> None:
