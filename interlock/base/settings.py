@@ -36,8 +36,8 @@ SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "guard": {"policy": str, "receipts": str, "deadline_ms": int},
     "approvals": {"queue": str, "wait_seconds": (int, float), "use_seconds": (int, float), "four_eyes": bool},
     "mesh": {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)},
-    "report": {"task": str, "token": str},
-    "serve": {"dir": str, "name": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)},
+    "report": {"task": str, "token": str, "nodes": list},
+    "serve": {"dir": str, "name": str, "operator": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)},
 }
 _LIMIT: Final = 1 << 20
 

@@ -17,7 +17,7 @@ Nothing is begun for a pack that does not parse, whose own examples fail, or who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -52,6 +52,7 @@ from interlock.commons.operators import (
     demand_separate_witnesses,
     parse_operators,
 )
+from interlock.commons.memberfiles import TaskFile
 from interlock.commons.pack import BadPack, Pack, sha256_hex
 from interlock.commons.repository import Repository
 from interlock.commons.rings import known_ring
@@ -189,6 +190,19 @@ class Publisher:
             return (self._item("operators", *named, operators.data, path, role, key),)
 
         return self._run((("operators", f"{OPERATORS_RING}/{path}", operators.data),), begin, None)
+
+    def publish_members(self, files: Sequence[TaskFile]) -> Published:
+        """Publish member keys and counts in one snapshot; each stands there for ever. Raises: as `publish_catalog`."""
+        role, last = CATALOG_RING, files[-1]
+
+        def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
+            for file in files:
+                if self._repository.target(role, base[role], file.path) is not None:
+                    raise BadCatalog("is out, and an epoch's never changes", where=file.path, fix="leave it away")
+            key = self._key(role)
+            return tuple(self._item("task", f.task, f.epoch, f.ring, f.data, f.path, role, key) for f in files)
+
+        return self._run((("task", f"{last.ring}/{last.path}", last.data),), begin, None)
 
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""

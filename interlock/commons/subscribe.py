@@ -23,7 +23,7 @@ from interlock.commons.found import Finder
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.installed import base_rules, read_grants
 from interlock.commons.known_operators import take_operators
-from interlock.commons.layout import CATALOG_RING, catalog_path
+from interlock.commons.layout import CATALOG_RING, MEMBERS_RING, catalog_path, members_path
 from interlock.commons.live import (
     STATUS,
     Live,
@@ -35,11 +35,12 @@ from interlock.commons.live import (
     write_subscriptions,
 )
 from interlock.commons.logged import LogFetcher
+from interlock.commons.membership import MAX_MEMBER_KEYS, MemberKeys, parse_member_keys
 from interlock.commons.pack import Pack, known_name
 from interlock.commons.pins import read_pins
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
-from interlock.commons.updater import View, refreshed
+from interlock.commons.updater import MetadataRefused, View, refreshed
 from interlock.transparency.follow import LogView
 
 __all__ = ["Subscriber", "Update", "read_status"]
@@ -116,6 +117,19 @@ class Subscriber:
         if logged.entry.at >= catalog.opens_at:
             raise BadCatalog("was published after it opened", where=path, fix="tell the commons")
         return catalog
+
+    def member_keys(self, task: str, epoch: int) -> MemberKeys:
+        """The member keys of one epoch of a task: signed, and in the log, so that nobody is shown others.
+
+        Raises: NotFound, where none are published; Malformed, BadSignature, BadKey, and as `update`.
+        """
+        path = members_path(task, epoch)
+        with file_lock(self._home / "lock", wait=True), self._view() as view:
+            keys = parse_member_keys(view.target(path, MAX_MEMBER_KEYS), where=path)
+            self._finder.logged(view, path, keys.data, (task, epoch, MEMBERS_RING))
+        if (keys.task, keys.epoch) != (task, epoch):
+            raise MetadataRefused("holds the member keys of another task or epoch", where=path, fix="tell the commons")
+        return keys
 
     def _update(self) -> Update:
         live = read_live(self._home)

@@ -17,6 +17,7 @@ from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
 from interlock.dap.backend import VdafBackend
 from interlock.dap.drafts import ReportError, Role
+from interlock.dap.membership import ReportProof, with_proof
 from interlock.dap.messages import (
     REPORT_ID_SIZE,
     HpkeConfig,
@@ -43,16 +44,21 @@ def build_report(
     *,
     now_us: int,
     rng: Rng,
+    proof: ReportProof | None = None,
 ) -> Report:
     """Shard a measurement (one 0 or 1 a place of the catalog) and seal each share to its aggregator.
 
-    `now_us` decides the batch. Raises: ValueError, for a measurement that does not fit the task; BadSignature, for a
-    public key that cannot be used.
+    `now_us` decides the batch; `proof` is what a task with the membership extension asks for.
+    Raises: ValueError, for a measurement or a proof that does not fit the task; BadSignature, for a public key that
+    cannot be used.
     """
     if vdaf.vdaf_config != task.config.vdaf_configuration:
         raise ValueError("the VDAF is not that of the task")
-    metadata = ReportMetadata(rng(REPORT_ID_SIZE), task.time_of(now_us))
-    public_share, shares = vdaf.shard(task.context, measurement, metadata.report_id, rng(vdaf.rand_size))
+    if (proof is None) != (task.membership is None):
+        raise ValueError("a proof of membership belongs to a task that asks for one")
+    bare = ReportMetadata(rng(REPORT_ID_SIZE) if proof is None else proof.report_id, task.time_of(now_us))
+    public_share, shares = vdaf.shard(task.context, measurement, bare.report_id, rng(vdaf.rand_size))
+    metadata = with_proof(task, proof, bare, public_share)
     sealed = [
         seal_input_share(task, role, config, metadata, public_share, share, rng)
         for role, config, share in zip((Role.LEADER, Role.HELPER), (leader, helper), shares, strict=True)

@@ -27,6 +27,7 @@ from interlock.dap.jobs import (
     VerifyInit,
     VerifyResp,
 )
+from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
 from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_aggregate_share
@@ -68,6 +69,8 @@ class Helper:
         vdaf: VdafFactory,
         clock: Clock,
         rng: Rng,
+        *,
+        admit: Admit = admit_all,
     ) -> None:
         self._tasks = tasks
         self._keys = keys
@@ -75,12 +78,13 @@ class Helper:
         self._vdaf = vdaf
         self._clock = clock
         self._rng = rng
+        self._admit = admit
 
     def hpke_configs(self) -> bytes:
         return self._keys.configs.encode()
 
     def process_aggregation_init(self, task_id: bytes, body: bytes) -> Resource:
-        """AggregationJobInitReq -> AggregationJobResp."""
+        """AggregationJobInitReq -> AggregationJobResp. Raises also: what `admit` raises where it cannot tell now."""
         held = task_of_id(self._tasks, task_id)
         job_id = held.resource_id(AGGREGATION_JOB, body)
         stored = self._storage.answer(task_id, AGGREGATION_JOB, job_id)
@@ -171,6 +175,7 @@ class Helper:
                 share.ciphertext,
                 self._clock.now_us(),
             )
+            self._admit(task, share.metadata, share.public_share)
             return helper_initialized(
                 self._vdaf(task),
                 held.verify_key,

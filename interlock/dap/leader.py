@@ -11,25 +11,24 @@ Source: draft-ietf-ppm-dap-18, sections 4.4.2 and 4.6.1. Raises, throughout: Dap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from interlock.base.clock import Clock
-from interlock.base.errors import InterlockError
 from interlock.dap.batches import check_collection
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.helper import Resource, task_of_id
 from interlock.dap.jobs import CollectionJobReq
+from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Report, UploadErrors, UploadRequest
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
 from interlock.dap.shares import KeyRing, ReportRejected, open_input_share
 from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
 from interlock.dap.task import AggregatorTask
 
-__all__ = ["COLLECTION_JOB", "Admit", "Leader", "admit_all"]
+__all__ = ["COLLECTION_JOB", "Leader"]
 
 COLLECTION_JOB: Final = "collection-job"
-Admit = Callable[[Report], None]  # raises InterlockError to turn a report down
 
 # What a client is told. The draft would call a report for a closed batch "replayed" too (4.4.2); the registry has a
 # name that tells the client the truth, and clients treat both alike.
@@ -45,10 +44,6 @@ _AT_UPLOAD: Final[Mapping[ReportError, ReportError]] = {
     ReportError.TASK_EXPIRED: ReportError.REPORT_DROPPED,
     ReportError.TASK_NOT_STARTED: ReportError.REPORT_DROPPED,
 }
-
-
-def admit_all(report: Report) -> None:
-    """The check where membership adds nothing to the bearer token."""
 
 
 class Leader:
@@ -72,10 +67,16 @@ class Leader:
     def hpke_configs(self) -> bytes:
         return self._keys.configs.encode()
 
+    def proves_membership(self, task_id: bytes) -> bool:
+        """Whether reports of a task prove whom they are from, so that who uploads them need not be asked."""
+        held = self._tasks.get(task_id)
+        return held is not None and held.task.membership is not None
+
     def process_upload(self, task_id: bytes, body: bytes, member: str | None = None) -> bytes:
         """UploadRequest -> UploadErrors, empty where all are stored.
 
         With `member`, each member has one report a bucket that counts; so a sum is a number of members.
+        Raises, beside DapProblem: what `admit` raises where it cannot tell now; nothing is stored then.
         """
         held = task_of_id(self._tasks, task_id)
         request = decoded(UploadRequest.decode, body, task_id)
@@ -124,11 +125,9 @@ class Leader:
                 report.leader_share,
                 self._clock.now_us(),
             )
-            self._admit(report)
+            self._admit(held.task, metadata, report.public_share)
         except ReportRejected as e:
             return _AT_UPLOAD.get(e.error, e.error)
-        except InterlockError:
-            return ReportError.REPORT_DROPPED
         return None
 
 

@@ -19,6 +19,7 @@ from interlock.dap.drafts import DAP_18, Draft, ReportError
 
 __all__ = [
     "MEDIA_TYPES",
+    "MEMBERSHIP",
     "REPORT_ID_SIZE",
     "TASK_ID_SIZE",
     "TIME_INTERVAL",
@@ -43,6 +44,9 @@ __all__ = [
 
 REPORT_ID_SIZE: Final = 16
 TASK_ID_SIZE: Final = 32
+# Our number in both registries of extensions, which leave no range for private use: of a task, that asks for proofs of
+# membership; of a report, public, that carries one.
+MEMBERSHIP: Final = 0xFF4D
 TIME_INTERVAL: Final = 1  # BatchMode; leader_selected (2) is not spoken here
 
 MEDIA_TYPES: Final = frozenset(

@@ -18,6 +18,7 @@ from interlock.dap import hpke
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import AggregateShareAad, CollectionJobReq
 from interlock.dap.messages import (
+    MEMBERSHIP,
     HpkeCiphertext,
     HpkeConfig,
     HpkeConfigList,
@@ -144,9 +145,12 @@ def open_input_share(
         raise ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "input share does not open") from None
     except Malformed:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "input share is malformed") from None
-    # No report extension is defined, so any is unknown; that also settles doubles and order.
-    if metadata.extensions or plaintext.extensions:
+    # One report extension is known, public and only of a task that asks for it: that also settles doubles and order.
+    asked = [MEMBERSHIP] if task.membership is not None else []
+    if plaintext.extensions or not {e.kind for e in metadata.extensions} <= set(asked):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "report has an extension that is not known here")
+    if [e.kind for e in metadata.extensions] != asked:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "report has no proof of membership, or two")
     return plaintext.payload
 
 

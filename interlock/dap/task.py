@@ -27,6 +27,7 @@ from interlock.dap import hpke
 from interlock.dap.backend import VERIFY_KEY_SIZE
 from interlock.dap.drafts import DAP_18, Draft
 from interlock.dap.messages import (
+    MEMBERSHIP,
     TIME_INTERVAL,
     Extension,
     HpkeConfig,
@@ -71,6 +72,7 @@ class Task:
     task_id: bytes
     sum_vec: SumVecConfig
     interval: Interval | None = None  # of the task_interval extension
+    membership: bytes | None = field(default=None, repr=False)  # of the membership extension: what proofs it asks for
     demo: bool = False
     draft: Draft = DAP_18
 
@@ -142,14 +144,17 @@ def new_configuration(
     min_batch_size: int,
     vdaf_config: bytes,
     interval: Interval | None = None,
+    membership: bytes | None = None,
 ) -> bytes:
     """The configuration bytes of a new task over a catalog; `vdaf_config` is the backend's, times are seconds.
 
+    With `membership`, whatever it says, each report has to prove that a member sent it.
     Raises: ValueError, for a digest that is not 32 bytes or a URL that is not ASCII.
     """
     if len(catalog_digest) != 32:
         raise ValueError("a catalog's digest has 32 bytes")
-    extensions = () if interval is None else (Extension(TASK_INTERVAL, interval.encode()),)
+    named = ((TASK_INTERVAL, None if interval is None else interval.encode()), (MEMBERSHIP, membership))
+    extensions = tuple(Extension(kind, data) for kind, data in named if data is not None)
     return TaskConfiguration(
         task_info=_INFO + catalog_digest,
         leader_url=leader_url.encode("ascii"),
@@ -172,7 +177,8 @@ def task_of(configuration: bytes, *, demo: bool = False) -> Task:
     try:
         config = TaskConfiguration.decode(configuration)
         sum_vec = _sum_vec(config)
-        interval = _interval(config.extensions)
+        extensions = _extensions(config.extensions)
+        interval = Interval.decode(extensions[TASK_INTERVAL]) if TASK_INTERVAL in extensions else None
     except Malformed as e:
         raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
     _check_batches(config, demo)
@@ -180,7 +186,7 @@ def task_of(configuration: bytes, *, demo: bool = False) -> Task:
     _check_url("helper", config.helper_url)
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
-    return Task(configuration, config, task_id, sum_vec, interval, demo)
+    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo)
 
 
 def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
@@ -194,13 +200,13 @@ def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
     return sum_vec
 
 
-def _interval(extensions: tuple[Extension, ...]) -> Interval | None:
+def _extensions(extensions: tuple[Extension, ...]) -> dict[int, bytes]:
     if not in_order(extensions):
         raise TaskRefused("its extensions are not in increasing order")
-    unknown = [e.kind for e in extensions if e.kind != TASK_INTERVAL]
+    unknown = [e.kind for e in extensions if e.kind not in (TASK_INTERVAL, MEMBERSHIP)]
     if unknown:
         raise TaskRefused(f"task extension {unknown[0]} is not known here")
-    return Interval.decode(extensions[0].data) if extensions else None
+    return {e.kind: e.data for e in extensions}
 
 
 def _check_batches(config: TaskConfiguration, demo: bool) -> None:

@@ -5,10 +5,12 @@
           commons = URL          where packs come from: a mirror, or the commons itself; file:///DIR for a copy on disk
           poll_seconds = 300
 [report]  task = FILE            the task that this node reports for, as its operator handed it out
-          token = FILE           the member's bearer token for the leader
+          token = FILE           the member's bearer token for the leader; not for a task with proofs of membership
+          nodes = [PATH, ...]    the organisation's other nodes, by their homes or by files of `interlock mesh tally`
 [serve]   dir = DIR              the role's folder, as `interlock mesh setup` made it
           name = NAME            a witness's name in policies
-          upstream = URL         what a mirror copies
+          operator = NAME        who runs an issuer or an aggregator; no operator is both
+          upstream = URL         what a mirror copies; where an aggregator has member keys from
           log_url = URL          the log that a commons publishes to, and that a mirror copies
           poll_seconds = 60
 """
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.settings import SECTIONS, BadConfig, Settings, config_file, read_settings, state_dir
+from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
 
 __all__ = [
     "MeshConfig",
@@ -57,7 +59,8 @@ class ReportConfig:
     """What a node needs to report: the task's file, and the file with its token."""
 
     task: Path
-    token: Path
+    token: Path | None = None
+    nodes: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class ServeConfig:
 
     directory: Path
     name: str = ""
+    operator: str = ""
     upstream: str = ""
     log_url: str = ""
     poll_s: float = 60
@@ -92,9 +96,13 @@ def report_config(settings: Settings) -> ReportConfig | None:
     values = settings.section("report")
     if not values:
         return None
-    if set(values) != set(SECTIONS["report"]):
-        raise BadConfig("needs both task and token", where=f"{settings.path}: [report]")
-    return ReportConfig(settings.beside(_text(values, "task")), settings.beside(_text(values, "token")))
+    if "task" not in values:
+        raise BadConfig("is not set", where=f"{settings.path}: [report] task", fix="name the task's file")
+    nodes = values.get("nodes", [])
+    if not isinstance(nodes, list) or not all(isinstance(node, str) and node for node in nodes):
+        raise BadConfig("is not a list of paths", where=f"{settings.path}: [report] nodes")
+    token = settings.beside(_text(values, "token")) if "token" in values else None
+    return ReportConfig(settings.beside(_text(values, "task")), token, tuple(settings.beside(node) for node in nodes))
 
 
 def serve_config(settings: Settings, directory: str | None = None, *, demo: bool = False) -> ServeConfig:
@@ -106,6 +114,7 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
     return ServeConfig(
         Path(directory) if directory is not None else settings.beside(named),
         _text(values, "name"),
+        _text(values, "operator"),
         _text(values, "upstream"),
         _text(values, "log_url"),
         _seconds(settings, values, ServeConfig.poll_s),

@@ -1,4 +1,4 @@
-"""A member's reporting, wired: its task, its store, and exchanges with both aggregators."""
+"""A member's reporting, wired: its task, its store, its membership, and exchanges with both aggregators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from typing import Final
 
 from interlock.base.clock import Clock, SystemClock
 from interlock.base.errors import InterlockError
+from interlock.base.fetch import fetcher_of
 from interlock.base.files import read_bounded
+from interlock.base.settings import BadConfig
+from interlock.commons.subscribe import Subscriber
+from interlock.dap.membership import ReportProof
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
+from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
-from interlock.node.roles import report
+from interlock.node.roles import report, rollup
+from interlock.node.roles.member import Credentials, read_joined
 from interlock.node.storage.node import NodeStore, open_store
 
 __all__ = ["Reporter", "read_task", "reporter_of"]
@@ -31,7 +37,11 @@ _LIMIT: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Reporter:
-    """One node's reporting for one task. `keys` fetches public keys and carries no token; `leader` carries it."""
+    """One node's reporting for one task. `keys` fetches public keys and carries no token; `leader` carries it.
+
+    `credentials` is there for a task that asks for proofs of membership; then `leader` carries no token either.
+    `nodes` are the organisation's other nodes, whose places are reported from here.
+    """
 
     home: Path
     store: NodeStore
@@ -39,17 +49,49 @@ class Reporter:
     keys: HttpExchange
     leader: HttpExchange
     clock: Clock
+    credentials: Credentials | None = None
+    nodes: tuple[Path, ...] = ()
 
     def once(self, *, early: bool = False) -> tuple[int, report.Sent]:
         """Close what has ended (and, `early`, the running epoch), then send what is due.
 
-        Raises: NoConsent, TaskRefused, Unreachable, DapProblem.
+        Raises: NoConsent, TaskRefused, NotGathered, Unreachable, DapProblem.
         """
-        vdaf = vdaf_of(self.task)
+        due = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=early)
+        if self.credentials is not None:  # the running epoch's too: asked for long before it is used
+            for epoch, why in self.fetch_credentials()[1].items():
+                log.warning("epoch %s: no right to report yet: %s", epoch, why)
+        name = report.catalog_task(self.home, self.task)
+        rollup.gather(self.store, self.home, name, self.nodes, due, self.clock.now_us())
         made = report.close_epochs(
-            self.home, self.store, self.task, vdaf, self.keys, self.clock, os.urandom, early=early
+            self.home,
+            self.store,
+            self.task,
+            vdaf_of(self.task),
+            self.keys,
+            self.clock,
+            os.urandom,
+            early=early,
+            proof_of=self._proof,
         )
         return made, report.send_due(self.home, self.store, self.task, self.leader, self.clock)
+
+    def fetch_credentials(self) -> tuple[list[int], dict[int, InterlockError]]:
+        """Fetch the right to report each due epoch and the running one; returns those held, and why others are not.
+
+        Raises: NoConsent, TaskRefused.
+        """
+        assert self.credentials is not None, "the task asks for none"
+        starts = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=True)
+        held: list[int] = []
+        missing: dict[int, InterlockError] = {}
+        for epoch in map(self.task.time_of, starts):
+            try:
+                self.credentials.proof(self.task, epoch)
+                held.append(epoch)
+            except InterlockError as e:
+                missing[epoch] = e
+        return held, missing
 
     def keep_reporting(self, stop: threading.Event) -> None:
         """Report until `stop` is set; what fails is said and tried again at the next turn."""
@@ -59,19 +101,43 @@ class Reporter:
             except InterlockError as e:
                 log.warning("no report: %s", e)
 
+    def _proof(self, epoch: int) -> ReportProof | None:
+        """The right to report an epoch, if it is held; nothing is fetched in the middle of making reports."""
+        if self.credentials is None:
+            return None
+        return self.credentials.held(self.task, epoch)
+
 
 @contextlib.contextmanager
 def reporter_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[Reporter]:
-    """Raises: BadState, TaskRefused."""
-    task, token = read_task(reporting.task), secret_in(reporting.token)
+    """Raises: BadState, BadConfig, TaskRefused."""
+    task = read_task(reporting.task)
     with contextlib.ExitStack() as stack:
-        keys, leader = HttpExchange(), HttpExchange(token)
+        keys = HttpExchange()
+        stack.callback(keys.close)
         store = open_store(config.home)
-        for opened in (keys, leader, store):
-            stack.callback(opened.close)
-        yield Reporter(config.home, store, task, keys, leader, SystemClock())
+        stack.callback(store.close)
+        leader, credentials = keys, None
+        if task.membership is None:
+            leader = HttpExchange(_token(reporting))
+            stack.callback(leader.close)
+        else:  # no token: it would tell the leader who reports
+            credentials = _credentials(config, store, keys)
+        yield Reporter(config.home, store, task, keys, leader, SystemClock(), credentials, reporting.nodes)
 
 
 def read_task(path: Path) -> Task:
     """A task as its members have it. Raises: BadState, NewerFormat, TaskRefused."""
     return load_client_task(read_bounded(path, _LIMIT), where=str(path))
+
+
+def _token(reporting: ReportConfig) -> str:
+    if reporting.token is None:
+        raise BadConfig("is not set", where="[report] token", fix="name the file of the leader's token")
+    return secret_in(reporting.token)
+
+
+def _credentials(config: MeshConfig, store: NodeStore, exchange: HttpExchange) -> Credentials:
+    subscriber = Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
+    joined = read_joined(config.home)
+    return Credentials(joined, store, subscriber.member_keys, exchange, chosen_blind_rsa(), os.urandom)

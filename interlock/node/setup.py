@@ -47,6 +47,7 @@ __all__ = [
     "keyholder_name",
     "make_aggregator",
     "make_hpke_key",
+    "make_issuer",
     "make_log",
     "make_witness",
     "put_task",
@@ -157,6 +158,12 @@ def make_aggregator(directory: Path, rng: Rng) -> None:
     private_dir(directory)
     private_dir(directory / "tasks")
     make_hpke_key(directory / _HPKE_KEY, rng)
+
+
+def make_issuer(directory: Path, rng: Rng) -> str:
+    """An issuer's key; returns its text. Raises: NotWritable, BadKey."""
+    private_dir(directory)
+    return _signer(directory / "issuer.key", rng).verifier.text
 
 
 def make_hpke_key(path: Path, rng: Rng) -> HpkeKey:

@@ -10,6 +10,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 
+from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import Clock
 from interlock.base.fetch import HttpPoster, fetcher_of
 from interlock.base.files import BadState, private_dir, read_bounded
@@ -18,18 +19,23 @@ from interlock.commons.mirror import Mirror
 from interlock.commons.pins import read_pins
 from interlock.commons.publish import Publisher
 from interlock.commons.signers import load_keys
+from interlock.commons.subscribe import Subscriber
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
+from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
+from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import ServeConfig
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
-from interlock.node.roles import aggregate, commons, log, mirror, witness
+from interlock.node.roles import aggregate, commons, issuer, log, mirror, witness
+from interlock.node.roles.admission import Admission
 from interlock.node.service import alone_in
 from interlock.node.setup import LOG_POLICY, make_hpke_key, read_signer, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.storage.issuer import IssuerStore
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -38,10 +44,14 @@ from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 from interlock.transparency.witness import Witness
 
-__all__ = ["ROLES", "publisher_of", "role_app"]
+__all__ = ["ISSUER_STORE", "ROLES", "issuer_of", "publisher_of", "role_app"]
+
+ISSUER_STORE: Final = "issuer.sqlite"
+_SHARES: Final = ("hpke.json", "members.json", "leaders.json", "collectors.json")  # an aggregator's or a collector's
 
 _STOP_S: Final = 2.0  # longer than a turn takes; one that hangs on a peer is cut short, as every write is whole
 _LIMIT: Final = 1 << 20
+_APART: Final = "who enrols members never holds their shares: use another folder, and another operator"
 
 
 @contextlib.contextmanager
@@ -122,7 +132,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     with contextlib.ExitStack() as stack:
         stack.callback(storage.close)
         stack.callback(exchange.close)
-        leader = Leader(tasks, keys, storage, clock)
+        leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
         members, collectors = read_tokens(place / "members.json"), read_tokens(place / "collectors.json")
         yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
 
@@ -133,8 +143,41 @@ def _helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     keys = KeyRing([make_hpke_key(place / "hpke.json", os.urandom)])
     storage = SqliteHelperStorage(place / "helper.sqlite")
     with contextlib.closing(storage):
-        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom)
+        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom, admit=_admission(config, clock))
         yield aggregate.helper_app(helper, leaders=read_tokens(place / "leaders.json"))
+
+
+@contextlib.contextmanager
+def issuer_of(config: ServeConfig, clock: Clock) -> Iterator[issuer.Issuer]:
+    """The issuer in a folder. Raises: BadConfig, where no operator is named or it would hold shares too; BadState."""
+    place = config.directory
+    if not config.operator:
+        raise BadConfig("is not set", where="[serve] operator", fix="name who runs this issuer")
+    both = [name for name in _SHARES if (place / name).exists()]
+    if both:
+        raise BadConfig(f"is an aggregator's or a collector's too ({both[0]})", where=str(place), fix=_APART)
+    signer = read_signer(place / "issuer.key")
+    with contextlib.closing(IssuerStore(place / ISSUER_STORE)) as store:
+        yield issuer.Issuer(store, signer, config.operator, chosen_blind_rsa(), clock, os.urandom)
+
+
+@contextlib.contextmanager
+def _issuer(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    with issuer_of(config, clock) as opened:
+        yield issuer.app(opened)
+
+
+def _admission(config: ServeConfig, clock: Clock) -> Admit:
+    """How an aggregator checks members: against a commons, where it has pinned one; else by bearer tokens alone."""
+    if (config.directory / "issuer.key").exists():
+        raise BadConfig("is an issuer's too", where=str(config.directory), fix=_APART)
+    if not config.upstream:
+        return admit_all
+    if not config.operator:
+        raise BadConfig("is not set", where="[serve] operator", fix="name who runs this aggregator")
+    subscriber = Subscriber(config.directory, fetcher_of(config.upstream), clock)
+    # The library's verification: many reports are checked against few keys, and no secret is involved.
+    return Admission(subscriber.member_keys, PythonBlindRsa(), config.operator, clock)
 
 
 Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlette]]
@@ -145,6 +188,7 @@ ROLES: Final[Mapping[str, Role]] = {
     "witness": _witness,
     "dap-leader": _leader,
     "dap-helper": _helper,
+    "issuer": _issuer,
 }
 
 

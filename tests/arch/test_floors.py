@@ -23,6 +23,7 @@ ROOF_LAZILY = {"native", "commons", "node"}
 # module or room -> third-party packages; everything else is the standard library
 THIRD_PARTY = {
     "interlock.base.primitives": {"nacl", "Cryptodome", "cryptography"},
+    "interlock.base.blind_rsa": {"cryptography"},
     "interlock.base.fetch": {"httpx"},
     "interlock.engine.policy.source": {"yaml"},
     "interlock.native.availability": {"interlock_native"},

@@ -16,7 +16,8 @@ from interlock.dap.collector import Collected, Collector, Pending
 from interlock.dap.drafts import ReportError
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
-from interlock.dap.leader import Admit, Leader, admit_all
+from interlock.dap.leader import Leader
+from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url, to_b64url
@@ -44,6 +45,7 @@ def configuration(
     helper_url: str = "https://helper.test/dap",
     least: int = 3,
     precision: int = PRECISION,
+    membership: bytes | None = None,
 ) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"catalog").digest(),
@@ -52,11 +54,12 @@ def configuration(
         time_precision=precision,
         min_batch_size=least,
         vdaf_config=VDAF_CONFIG,
+        membership=membership,
     )
 
 
-def task(least: int = 3) -> Task:
-    return task_of(configuration(least=least), demo=True)
+def task(least: int = 3, membership: bytes | None = None) -> Task:
+    return task_of(configuration(least=least, membership=membership), demo=True)
 
 
 @dataclass
@@ -98,10 +101,18 @@ def lost(reply: Reply) -> Reply:
 class World:
     """Leader, helper, collector and any number of members; `restart` is what kill -9 and a new start do to both."""
 
-    def __init__(self, folder: Path, *, least: int = 3, admit: Admit = admit_all, job_size: int = 100) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        least: int = 3,
+        admit: Admit = admit_all,
+        job_size: int = 100,
+        membership: bytes | None = None,
+    ) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.task = task(least)
+        self.task = task(least, membership)
         self.collector_key = new_key(9, secrets.token_bytes)
         self.leader_key = new_key(1, secrets.token_bytes)
         self.helper_key = new_key(2, secrets.token_bytes)
@@ -117,7 +128,13 @@ class World:
         self.helper_store = SqliteHelperStorage(self.folder / "helper.db")
         self.leader = Leader(tasks, KeyRing([self.leader_key]), self.leader_store, self.clock, admit=self._admit)
         self.helper = Helper(
-            tasks, KeyRing([self.helper_key]), self.helper_store, vdaf_of, self.clock, secrets.token_bytes
+            tasks,
+            KeyRing([self.helper_key]),
+            self.helper_store,
+            vdaf_of,
+            self.clock,
+            secrets.token_bytes,
+            admit=self._admit,
         )
         self.post = Post(self.helper, self.task.task_id)
         self.driver = Driver(
@@ -140,7 +157,14 @@ class World:
         self.close()
         self.start()
 
-    def report(self, measurement: Sequence[int], *, task: Task | None = None, helper: HpkeKey | None = None) -> Report:
+    def report(
+        self,
+        measurement: Sequence[int],
+        *,
+        task: Task | None = None,
+        helper: HpkeKey | None = None,
+        proof: ReportProof | None = None,
+    ) -> Report:
         return build_report(
             task or self.task,
             VDAF,
@@ -149,6 +173,7 @@ class World:
             (helper or self.helper_key).config,
             now_us=self.clock.now_us(),
             rng=secrets.token_bytes,
+            proof=proof,
         )
 
     def upload(self, *reports: Report, member: str | None = None) -> list[ReportError]:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.errors import BadInput
 from interlock.base.primitives import BadSignature
 from interlock.dap.batches import query_for, selector_for
 from interlock.dap.client import build_report
 from interlock.dap.collector import BadCollection, BatchTooSmall, Pending
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, CollectionJobReq, CollectionJobResp
-from interlock.dap.messages import Extension, HpkeCiphertext, Interval, Report, UploadRequest
+from interlock.dap.membership import NotAdmitted
+from interlock.dap.messages import Extension, HpkeCiphertext, Interval, Report, ReportMetadata, UploadRequest
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_input_share
-from interlock.dap.task import task_of
+from interlock.dap.task import Task, task_of
 from interlock.dap.transport import Reply
 from tests.unit.dap_world import VDAF, World, bits, configuration, lost, unreachable
 
@@ -341,8 +341,8 @@ def test_a_member_has_one_report_an_hour(world: World) -> None:
 
 
 def test_what_admission_refuses_is_dropped(tmp_path: Path) -> None:
-    def admit(report: Report) -> None:
-        raise BadInput("is not one of us")
+    def admit(task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
+        raise NotAdmitted("is not one of us")
 
     world = World(tmp_path, admit=admit)
     assert world.upload(world.report(bits(1))) == [ReportError.REPORT_DROPPED]

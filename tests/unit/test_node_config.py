@@ -79,10 +79,10 @@ def test_a_poll_takes_at_least_a_second(tmp_path: Path, section: str, value: int
 
 
 def test_what_is_needed_and_not_set_is_named(tmp_path: Path) -> None:
-    settings = settings_of(written(tmp_path, "[report]\ntask = 'x'\n"))
+    settings = settings_of(written(tmp_path, "[report]\ntoken = 'x'\n"))
     with pytest.raises(BadConfig, match=r"\[mesh\] commons: is not set"):
         mesh_config(settings).commons_url()
-    with pytest.raises(BadConfig, match="both task and token"):
+    with pytest.raises(BadConfig, match=r"\[report\] task: is not set"):
         report_config(settings)
     with pytest.raises(BadConfig, match=r"\[serve\] dir: is not set"):
         serve_config(settings)

@@ -547,7 +547,7 @@ def test_the_ledger_says_what_was_told_and_what_protects_it(member: Member) -> N
     (row,) = ledger(member.store)
     assert (row.task, row.epoch, row.state) == ("rules-1", rfc3339(start), "sent")
     assert (row.at, row.mechanism) == (rfc3339(start + 5_000_000), MECHANISM)
-    assert "leader could add reports" in row.note
+    assert (row.membership, "add reports of its own" in row.note) == ("bearer", True)
 
 
 def test_no_log_line_says_what_was_seen(member: Member, caplog: pytest.LogCaptureFixture) -> None:

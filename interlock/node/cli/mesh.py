@@ -12,14 +12,14 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from interlock.node.cli import mesh_ceremony_args
+from interlock.node.cli import mesh_ceremony_args, mesh_members_args
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
 
 __all__ = ["ROLES", "node", "register"]
 
-ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper")
+ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper", "issuer")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _NODE: Final = "interlock.node.cli.mesh_node"
 _COUNT: Final = "interlock.node.cli.mesh_count"
@@ -53,6 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
     _member_commands(group)
     _count_commands(group)
+    mesh_members_args.register(group)
     _setup_commands(group)
     _operator_commands(group)
     mesh_ceremony_args.register(group)
@@ -168,8 +169,11 @@ def _setup_commands(group: Commands) -> None:
     setup.add_argument(
         "--log-policy", metavar="FILE", help="commons, mirror, log, witness: the log, its witnesses, the quorum"
     )
-    setup.add_argument("--upstream", metavar="URL", default="", help="mirror: what it copies")
-    setup.add_argument("--root", metavar="FILE", help="mirror: the commons' first root")
+    setup.add_argument(
+        "--upstream", metavar="URL", default="", help="mirror: what it copies; aggregators: where member keys are"
+    )
+    setup.add_argument("--root", metavar="FILE", help="mirror, aggregators: the commons' first root")
+    setup.add_argument("--operator", metavar="NAME", default="", help="issuer, aggregators: who runs it")
     token = add(
         group,
         "token",

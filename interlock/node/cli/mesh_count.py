@@ -21,7 +21,7 @@ from interlock.node.roles import follow, report
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
 
-__all__ = ["consent", "ledger", "report_now", "run"]
+__all__ = ["consent", "ledger", "report_now", "reporting_of", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def consent(args: argparse.Namespace) -> int:
             dropped = report.withdraw(config.home, store, args.task, SystemClock().now_us())
         print(f"{args.task}: no; {dropped} reports that were queued are dropped")
         return EXIT_OK
-    task = read_task(_reporting(args).task)
+    task = read_task(reporting_of(args).task)
     if task.demo and not args.demo:
         told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
         raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
@@ -75,7 +75,7 @@ def consent(args: argparse.Namespace) -> int:
 
 def report_now(args: argparse.Namespace) -> int:
     """Send what is due, once; with --close-epoch also for the epoch under way."""
-    with reporter_of(config_of(args), _reporting(args)) as reporter:
+    with reporter_of(config_of(args), reporting_of(args)) as reporter:
         made, done = reporter.once(early=args.close_epoch)
     print(f"{made} reports made, {done.sent} sent, {done.refused} refused, {done.dropped} dropped")
     return EXIT_REFUSED if done.refused else EXIT_OK
@@ -90,15 +90,19 @@ def ledger(args: argparse.Namespace) -> int:
         return EXIT_OK
     for row in rows:
         why = f" ({row.reason})" if row.reason else ""
-        print(f"{row.epoch}  {row.task}  {row.state}{why} at {row.at}  {row.mechanism}")
-    print(report.NOTE if rows else "nothing was ever sent")
+        print(f"{row.epoch}  {row.task}  {row.state}{why} at {row.at}  {row.mechanism}, {row.membership}")
+    for note in dict.fromkeys(row.note for row in rows):
+        print(note)
+    if not rows:
+        print("nothing was ever sent")
     return EXIT_OK
 
 
-def _reporting(args: argparse.Namespace) -> ReportConfig:
+def reporting_of(args: argparse.Namespace) -> ReportConfig:
+    """The [report] section. Raises: BadInput, where there is none; BadConfig."""
     reporting = report_config(settings_of(args.config))
     if reporting is None:
-        raise BadInput("this node reports for no task", where="[report]", fix="name a task and a token")
+        raise BadInput("this node reports for no task", where="[report]", fix="name a task")
     return reporting
 
 

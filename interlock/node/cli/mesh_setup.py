@@ -29,6 +29,7 @@ from interlock.node.setup import (
     hold_ceremony,
     issue_token,
     make_aggregator,
+    make_issuer,
     make_log,
     make_witness,
     write_settings,
@@ -40,6 +41,7 @@ __all__ = ["CONFIG", "passphrase_in", "setup", "token"]
 CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
 _Values = dict[str, str | int]
+_PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE"}
 # role -> the option of each argument that it cannot do without
 _NEEDED: Final = {
     "log": {"name": "--name ORIGIN"},
@@ -48,18 +50,19 @@ _NEEDED: Final = {
     "mirror": {
         "upstream": "--upstream URL",
         "log_url": "--log-url URL",
-        "log_policy": "--log-policy FILE",
-        "root": "--root FILE",
+        **_PINS,
     },
     "dap-leader": {},
     "dap-helper": {},
+    "issuer": {"operator": "--operator NAME"},
 }
 # what shows whose folder one is; both aggregators keep the same kind of key
 _MARKS: Final = {
     "log.key": ("log",),
     "witness.key": ("witness",),
     "keys": ("commons",),
-    "node.json": ("mirror",),
+    "node.json": ("mirror", "dap-leader", "dap-helper"),
+    "issuer.key": ("issuer",),
     "hpke.json": ("dap-leader", "dap-helper"),
 }
 
@@ -69,6 +72,10 @@ def setup(args: argparse.Namespace) -> int:
     for name, option in _NEEDED[args.role].items():
         if not getattr(args, name):
             raise BadInput("is needed for this role", where=option)
+    if args.role in ("dap-leader", "dap-helper") and args.upstream:
+        for name, option in {"operator": "--operator NAME", **_PINS}.items():
+            if not getattr(args, name):
+                raise BadInput("is needed with --upstream", where=option)
     directory = Path(args.dir).absolute()
     policy = None if args.log_policy is None else _read_policy(Path(args.log_policy))
     values = _values(args, directory)
@@ -95,8 +102,17 @@ def token(args: argparse.Namespace) -> int:
 
 
 def _values(args: argparse.Namespace, directory: Path) -> _Values:
-    keys = {"log": ("name",), "witness": ("name",), "commons": ("log_url",), "mirror": ("upstream", "log_url")}
-    return {"dir": str(directory), **{key: getattr(args, key) for key in keys.get(args.role, ())}}
+    keys = {
+        "log": ("name",),
+        "witness": ("name",),
+        "commons": ("log_url",),
+        "mirror": ("upstream", "log_url"),
+        "issuer": ("operator",),
+        "dap-leader": ("operator", "upstream"),
+        "dap-helper": ("operator", "upstream"),
+    }
+    named = {key: getattr(args, key) for key in keys[args.role]}
+    return {"dir": str(directory), **{key: value for key, value in named.items() if value}}
 
 
 def _demand_own(role: str, directory: Path, values: _Values) -> None:
@@ -155,7 +171,13 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
         root = read_bounded(Path(args.root), _LIMIT)
         init_node(directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=root)
         return [f"pinned root sha256: {sha256_hex(root)}"]
+    if args.role == "issuer":
+        return [f"its key, for members and the commons: {make_issuer(directory, os.urandom)}"]
     make_aggregator(directory, os.urandom)
+    if args.upstream:
+        init_node(
+            directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=read_bounded(Path(args.root), _LIMIT)
+        )
     if args.role == "dap-leader":
         return [
             f"tasks go into {directory / 'tasks'}; let members and collectors in with interlock mesh token",

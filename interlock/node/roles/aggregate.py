@@ -5,7 +5,7 @@ is in `dap.leader`, `dap.helper` and `dap.driver`, and runs in threads. Paths ar
 appendix A, below the path of the aggregator's own URL (`prefix`).
 
     both    GET hpke_config                                                       for anyone
-    leader  POST tasks/{task}/reports                                             for members
+    leader  POST tasks/{task}/reports                 for members; for anyone where reports prove membership
             POST tasks/{task}/collection_jobs; GET, DELETE .../{id}               for collectors
     helper  POST tasks/{task}/aggregation_jobs; GET, POST, DELETE .../{id}        for leaders
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
@@ -62,8 +62,11 @@ def leader_app(
     kick = asyncio.Event()
 
     async def reports(request: Request) -> Response:
-        member = members.name_of(request.headers.get("authorization"))
-        task_id, body = _task_id(request), await _body(request, "upload-req")
+        task_id, open_to_all = _task_id(request), False
+        with contextlib.suppress(InterlockError):  # a task that cannot be read is refused below, to those who may ask
+            open_to_all = leader.proves_membership(task_id)
+        member = None if open_to_all else members.name_of(request.headers.get("authorization"))
+        body = await _body(request, "upload-req")
         errors = await run_in_threadpool(leader.process_upload, task_id, body, member)
         kick.set()
         return Response(errors, media_type=media_type("upload-errors") if errors else None)

@@ -12,6 +12,7 @@ whatever became of that row. Nothing here logs a place, a share or a value.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,10 +22,12 @@ from interlock.base.primitives import Rng
 from interlock.commons.consent import Consent, NoConsent, demand_consent, give_consent, read_consents, withdraw_consent
 from interlock.commons.indicators import Catalog
 from interlock.commons.known_operators import known_operators
+from interlock.commons.membership import BLIND, CERTIFICATE, TaskMembership
 from interlock.commons.operators import demand_two_aggregators
 from interlock.dap.backend import VdafBackend
 from interlock.dap.client import build_report, fetch_config, upload
 from interlock.dap.drafts import ReportError
+from interlock.dap.membership import ReportProof
 from interlock.dap.messages import Report
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange
@@ -34,11 +37,14 @@ from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState
 __all__ = [
     "BACKLOG_MOST",
     "MECHANISM",
-    "NOTE",
+    "NOTES",
     "LedgerRow",
+    "ProofOf",
     "Sent",
     "agree",
+    "catalog_task",
     "close_epochs",
+    "epochs_to_report",
     "ledger",
     "send_due",
     "withdraw",
@@ -48,7 +54,14 @@ log = logging.getLogger("interlock.report")
 
 BACKLOG_MOST: Final = 100  # epochs; what a node that slept longer saw before is forgotten, as its batches are collected
 MECHANISM: Final = "Prio3SumVec, no noise"
-NOTE: Final = "members use bearer tokens in this form: a leader could add reports of its own"
+# how a report shows that a member sent it -> what follows for whoever relies on it
+NOTES: Final[Mapping[str, str]] = {
+    "bearer": "a bearer token says who reports: the leader knows, and could add reports of its own",
+    BLIND: "a blind token proves membership: nobody learns whose report it is, and no aggregator can add one",
+    CERTIFICATE: "a certificate proves membership: both aggregators learn whose report it is, and neither can add one",
+}
+_BEARER: Final = "bearer"
+ProofOf = Callable[[int], ReportProof | None]  # a DAP epoch -> the right to report it; none where it is not had
 _WITHDRAWN: Final = "consent was withdrawn"
 
 
@@ -70,8 +83,9 @@ class LedgerRow:
     state: str
     reason: str
     at: str
+    membership: str
+    note: str
     mechanism: str = MECHANISM
-    note: str = NOTE
 
 
 def agree(home: Path, task: Task, catalog: Catalog, now_us: int) -> Consent:
@@ -102,17 +116,19 @@ def close_epochs(
     rng: Rng,
     *,
     early: bool = False,
+    proof_of: ProofOf = lambda epoch: None,
 ) -> int:
     """Make the report of every epoch that has ended (and, `early`, of the running one); returns how many were made.
 
     `exchange` fetches both aggregators' keys and should carry no token, which would tell the helper the leader's.
-    Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched.
+    An epoch for which a task asks for a proof of membership, and `proof_of` has none, waits.
+    Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched; of `proof_of`, its
+    own.
     """
-    _demand_two_bodies(home, task)
     kept = _kept_for(home, task)
-    consent = demand_consent(home, kept.catalog)
-    reported = store.reported(kept.catalog.task)
-    epochs = [e for e in _epochs(task, kept, consent, clock.now_us(), early) if e not in reported]
+    shown = "" if task.membership is None else TaskMembership.decode(task.membership).backend
+    proofs = {start: proof_of(task.time_of(start)) for start in epochs_to_report(home, store, task, clock, early=early)}
+    epochs = [start for start, proof in proofs.items() if proof is not None or not shown]
     if not epochs:
         return 0
     leader, helper = (fetch_config(exchange, url) for url in (task.config.leader_url, task.config.helper_url))
@@ -120,12 +136,29 @@ def close_epochs(
     for start in epochs:
         seen = store.bits(kept.catalog.task, kept.catalog.digest, start)
         measurement = [int(place in seen) for place in range(len(kept.catalog.places))]
-        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng).encode()
-        row = OutboxRow(kept.catalog.task, start, kept.catalog.digest, task.task_id, report, at=clock.now_us())
+        proof = proofs[start]
+        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof).encode()
+        at, digest = clock.now_us(), kept.catalog.digest
+        row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report, at=at, shown=shown)
         if store.queue(row):  # else another process of this node was faster, and its report is the one
             made += 1
             log.info("task %s, epoch %s: report made", row.task, rfc3339(start))
+        store.forget_credentials(task.task_id, task.time_of(start), BACKLOG_MOST)
     return made
+
+
+def catalog_task(home: Path, task: Task) -> str:
+    """The commons' name of a task, by the catalog that was agreed to. Raises: NoConsent, TaskRefused."""
+    return _kept_for(home, task).catalog.task
+
+
+def epochs_to_report(home: Path, store: NodeStore, task: Task, clock: Clock, *, early: bool = False) -> list[int]:
+    """The starts of the epochs whose report is to be made now. Raises: NoConsent, TaskRefused."""
+    _demand_two_bodies(home, task)
+    kept = _kept_for(home, task)
+    consent = demand_consent(home, kept.catalog)
+    reported = store.reported(kept.catalog.task)
+    return [e for e in _epochs(task, kept, consent, clock.now_us(), early) if e not in reported]
 
 
 def send_due(home: Path, store: NodeStore, task: Task, exchange: Exchange, clock: Clock) -> Sent:
@@ -149,7 +182,15 @@ def send_due(home: Path, store: NodeStore, task: Task, exchange: Exchange, clock
 def ledger(store: NodeStore) -> list[LedgerRow]:
     """Every report of this node, oldest epoch first: what was told, to what end it came, and what protects it."""
     return [
-        LedgerRow(row.task, rfc3339(row.epoch_start), row.state.value, row.reason, rfc3339(row.at))
+        LedgerRow(
+            row.task,
+            rfc3339(row.epoch_start),
+            row.state.value,
+            row.reason,
+            rfc3339(row.at),
+            row.shown or _BEARER,
+            NOTES[row.shown or _BEARER],
+        )
         for row in store.outbox()
     ]
 

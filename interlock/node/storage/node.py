@@ -1,8 +1,11 @@
-"""A member node's counts in SQLite: which places were seen in an epoch, and the reports that were made of them.
+"""A member node's counts in SQLite: which places were seen in an epoch, the reports that were made of them, and the
+credentials that they are shown with.
 
     bits     (task, catalog, epoch) -> places; written by every guarded process of this node, read by its daemon
     outbox   (task, epoch) -> one report, for ever one: queued -> sent | refused | dropped;  dropped -> sent | refused
              where it was on its way as it was dropped
+
+    credentials (DAP task, epoch of it) -> one request to the issuer, for ever the same; then the issuer's signature
 
 A report goes into the outbox in the transaction that forgets its epoch's places, and no place is taken for an epoch
 that has a row there. A report's bytes are kept while it is queued and forgotten with the queue.
@@ -23,10 +26,10 @@ from typing import ClassVar, Final
 from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.base.files import file_lock, private_dir
 
-__all__ = ["STORE_FILE", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
+__all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
 
 STORE_FILE: Final = "node.sqlite"
-_OUTBOX: Final = "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at FROM outbox"
+_OUTBOX: Final = "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown FROM outbox"
 
 
 class OutboxState(enum.Enum):
@@ -40,7 +43,10 @@ class OutboxState(enum.Enum):
 
 @dataclass(frozen=True)
 class OutboxRow:
-    """One report: of a catalog's task by name, an epoch, and a DAP task by id. `at` is its last change."""
+    """One report: of a catalog's task by name, an epoch, and a DAP task by id. `at` is its last change.
+
+    `shown` is the kind of proof of membership that it carries; empty where the bearer token says who sends it.
+    """
 
     task: str
     epoch_start: int
@@ -50,6 +56,22 @@ class OutboxRow:
     state: OutboxState = OutboxState.QUEUED
     reason: str = ""
     at: int = 0
+    shown: str = ""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A right to one report under way: the exact request, what it takes to use the answer, and the answer's use.
+
+    `seed` is the fresh key's, `prefix` and `inverse` are of the blinding; all three empty for a certificate, which is
+    of the organisation's own key. `signature` is empty until the issuer has answered.
+    """
+
+    request: bytes = field(repr=False)
+    seed: bytes = field(default=b"", repr=False)
+    prefix: bytes = field(default=b"", repr=False)
+    inverse: bytes = field(default=b"", repr=False)
+    signature: bytes = field(default=b"", repr=False)
 
 
 class NodeStore(Database):
@@ -67,6 +89,11 @@ CREATE TABLE outbox (task TEXT NOT NULL, epoch_start INTEGER NOT NULL, catalog T
     report BLOB NOT NULL, state TEXT NOT NULL DEFAULT 'queued', reason TEXT NOT NULL DEFAULT '', at INTEGER NOT NULL,
     tried INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (task, epoch_start));
 CREATE INDEX outbox_by_state ON outbox (dap_task, state)
+""",
+        """
+ALTER TABLE outbox ADD COLUMN shown TEXT NOT NULL DEFAULT '';
+CREATE TABLE credentials (dap_task BLOB NOT NULL, epoch INTEGER NOT NULL, request BLOB NOT NULL, seed BLOB NOT NULL,
+    prefix BLOB NOT NULL, inverse BLOB NOT NULL, signature BLOB NOT NULL, PRIMARY KEY (dap_task, epoch)) WITHOUT ROWID
 """,
     )
 
@@ -93,6 +120,14 @@ CREATE INDEX outbox_by_state ON outbox (dap_task, state)
         sql = "SELECT place FROM bits WHERE task = ? AND catalog = ? AND epoch_start = ?"
         return frozenset(as_int(row[0]) for row in self._read(sql, task, catalog, epoch_start))
 
+    def places_by_epoch(self, task: str, catalog: str) -> dict[int, frozenset[int]]:
+        """The places of every epoch that has some and no report yet, by the epochs' starts."""
+        found: dict[int, set[int]] = {}
+        sql = "SELECT epoch_start, place FROM bits WHERE task = ? AND catalog = ?"
+        for start, place in self._read(sql, task, catalog):
+            found.setdefault(as_int(start), set()).add(as_int(place))
+        return {start: frozenset(places) for start, places in found.items()}
+
     # reports
 
     def reported(self, task: str) -> frozenset[int]:
@@ -101,9 +136,10 @@ CREATE INDEX outbox_by_state ON outbox (dap_task, state)
 
     def queue(self, row: OutboxRow) -> bool:
         """Put an epoch's one report in the outbox, and forget its places and older ones; False where it has one."""
-        new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at)
+        new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at, row.shown)
         sql = (
-            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at) VALUES (?, ?, ?, ?, ?, ?)"
+            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at, shown)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)"
         )
         with self._write() as db:
             if not changed(db, sql, *new):
@@ -149,6 +185,33 @@ CREATE INDEX outbox_by_state ON outbox (dap_task, state)
         """Every report there ever was, oldest epoch first."""
         return [_row(row) for row in self._read(f"{_OUTBOX} ORDER BY epoch_start, task")]
 
+    # credentials
+
+    def credential(self, dap_task: bytes, epoch: int) -> Credential | None:
+        sql = "SELECT request, seed, prefix, inverse, signature FROM credentials WHERE dap_task = ? AND epoch = ?"
+        rows = self._read(sql, dap_task, epoch)
+        return Credential(*map(as_bytes, rows[0])) if rows else None
+
+    def begin_credential(self, dap_task: bytes, epoch: int, new: Credential) -> Credential:
+        """Keep a request before it is sent; where there is one already, that is given back, and sent again."""
+        row = (dap_task, epoch, new.request, new.seed, new.prefix, new.inverse, new.signature)
+        with self._write() as db:
+            db.execute("INSERT OR IGNORE INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        found = self.credential(dap_task, epoch)
+        assert found is not None, "it was stored just now"
+        return found
+
+    def finish_credential(self, dap_task: bytes, epoch: int, signature: bytes) -> None:
+        with self._write() as db:
+            sql = "UPDATE credentials SET signature = ?, inverse = X'' WHERE dap_task = ? AND epoch = ?"
+            db.execute(sql, (signature, dap_task, epoch))
+
+    def forget_credentials(self, dap_task: bytes, epoch: int, backlog: int) -> None:
+        """Forget what a reported epoch was shown with, and whatever lies more than `backlog` epochs behind it."""
+        with self._write() as db:
+            sql = "DELETE FROM credentials WHERE dap_task = ? AND (epoch = ? OR epoch < ?)"
+            db.execute(sql, (dap_task, epoch, epoch - backlog))
+
     @contextlib.contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         self._demand_own_process()
@@ -171,7 +234,7 @@ def open_store(home: Path) -> NodeStore:
 
 
 def _row(row: tuple[object, ...]) -> OutboxRow:
-    task, epoch_start, catalog, dap_task, report, state, reason, at = row
+    task, epoch_start, catalog, dap_task, report, state, reason, at, shown = row
     return OutboxRow(
         task=str(task),
         epoch_start=as_int(epoch_start),
@@ -181,4 +244,5 @@ def _row(row: tuple[object, ...]) -> OutboxRow:
         state=OutboxState(state),
         reason=str(reason),
         at=as_int(at),
+        shown=str(shown),
     )

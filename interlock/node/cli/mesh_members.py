@@ -1,0 +1,215 @@
+"""`interlock mesh members`: the issuer's operator, the organisations, and whoever holds an issuer to its count."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
+from interlock.base.codec import Malformed
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.fetch import HttpFetcher
+from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.commons.enrolment import demand_honest_count, parse_count
+from interlock.commons.memberfiles import member_file
+from interlock.commons.membership import TaskMembership
+from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organisation
+from interlock.dap.task import Task
+from interlock.node.cli.mesh_count import reporting_of
+from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
+from interlock.node.cli.mesh_setup import CONFIG
+from interlock.node.config import ServeConfig, serve_config, settings_of
+from interlock.node.parties import HttpExchange
+from interlock.node.reporter import read_task, reporter_of
+from interlock.node.roles import member as members
+from interlock.node.roles import rollup
+from interlock.node.roles.issuer import Issuer, invite_hash
+from interlock.node.roles.observe import kept_catalogs
+from interlock.node.storage.issuer import IssuerStore
+from interlock.node.storage.node import open_store
+from interlock.node.wiring import ISSUER_STORE, issuer_of, publisher_of
+
+__all__ = ["approve", "audit", "count", "invite", "join", "keys", "list", "publish", "revoke", "tally", "token"]
+
+_DAY_US: Final = 86_400 * MICROSECONDS
+_EPOCHS_MOST: Final = 400
+_LIMIT: Final = 1 << 20
+_INVITE_FORMAT: Final = "interlock-members"
+
+
+def invite(args: argparse.Namespace) -> int:
+    """Make a code, in a private file; the issuer keeps its hash."""
+    out = Path(args.out)
+    if out.exists():
+        raise BadInput("is there already", where=str(out), fix="name a new file")
+    if not 1 <= args.days <= 365:
+        raise BadInput("is from 1 to 365", where="--days")
+    name = known_organisation(args.organisation, where="--organisation") if args.organisation else ""
+    code, ends = os.urandom(16).hex(), SystemClock().now_us() + args.days * _DAY_US
+    with _store(args) as store:
+        replace(out, code.encode("ascii"))
+        store.add_invite(invite_hash(code), name, ends)
+    print(f"an invite for {name or 'one organisation'} is in {out}; it holds once, until {rfc3339(ends)}")
+    return EXIT_OK
+
+
+def list(args: argparse.Namespace) -> int:
+    """Who is enrolled, who waits, who was revoked."""
+    with _store(args) as store:
+        rows = store.members()
+    if args.json:
+        told = [{"organisation": m.organisation, "key": m.key, "state": m.state.value, "at": m.at} for m in rows]
+        print(json.dumps({"format": _INVITE_FORMAT, "v": 1, "members": told}))
+        return EXIT_OK
+    for row in rows:
+        print(f"{row.organisation:24} {row.state.value:9} since {rfc3339(row.at)}  {row.key}")
+    if not rows:
+        print("nobody is enrolled: make an invite with interlock mesh members invite")
+    return EXIT_OK
+
+
+def approve(args: argparse.Namespace) -> int:
+    """Enrol one who asked without an invite."""
+    with _store(args) as store:
+        store.approve(args.organisation, SystemClock().now_us())
+    print(f"{args.organisation} is enrolled; it gets its certificate when it asks again")
+    return EXIT_OK
+
+
+def revoke(args: argparse.Namespace) -> int:
+    """From now on no token; what was given out stays good for its epoch, as nobody can tell which it is."""
+    with _store(args) as store:
+        store.revoke(args.organisation, SystemClock().now_us())
+    print(f"{args.organisation} gets no token any more; those that it has end with their epochs")
+    return EXIT_OK
+
+
+def keys(args: argparse.Namespace) -> int:
+    """Make the member keys of some epochs; those that exist are written again as they are."""
+    task = read_task(Path(args.task))
+    wanted = _membership(task)
+    if not 1 <= args.epochs <= _EPOCHS_MOST:
+        raise BadInput(f"is from 1 to {_EPOCHS_MOST}", where="--epochs")
+    first = task.time_of(SystemClock().now_us()) if args.first is None else args.first
+    out = private_dir(Path(args.out))
+    with _issuer(args) as issuer:
+        for epoch in range(first, first + args.epochs):
+            # One epoch more, so that a report that is made when its epoch has ended still finds its token.
+            data = issuer.open_epoch(wanted.task, epoch, wanted.backend, task.start_us(epoch + 2))
+            replace(out / f"{wanted.task}.{epoch}.json", data)
+    last = first + args.epochs - 1
+    print(f"{wanted.task}: keys of the epochs {first} to {last} are in {out}; have the commons publish them")
+    return EXIT_OK
+
+
+def count(args: argparse.Namespace) -> int:
+    """The issuer's count, as anyone can check it."""
+    with _issuer(args) as issuer:
+        data = issuer.count(args.task, args.epoch)
+    if args.out:
+        replace(Path(args.out), data)
+    found = parse_count(data)
+    state = "final" if found.final else "it may still grow"
+    print(f"{args.task}, epoch {args.epoch}: {found.issued} tokens to {found.enrolled} organisations; {state}")
+    return EXIT_OK
+
+
+def publish(args: argparse.Namespace) -> int:
+    """Put member keys or counts into a commons, all in one snapshot."""
+    files = [member_file(read_bounded(Path(name), _LIMIT), where=name) for name in args.files]
+    done = publisher_of(_serve_config(args), SystemClock()).publish_members(files)
+    names = ", ".join(f"{file.task} {file.epoch}" for file in files[:3]) + (", ..." if len(files) > 3 else "")
+    print(f"{len(files)} files ({names}), log index {done.log_index} of {done.tree_size}")
+    return EXIT_OK
+
+
+def join(args: argparse.Namespace) -> int:
+    """Ask to be enrolled; the organisation's key is made here and never leaves."""
+    config = config_of(args)
+    name = known_organisation(args.organisation or config.organisation, where="--organisation")
+    code = read_bounded(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
+    with contextlib.closing(HttpExchange()) as exchange:
+        issuer = ed25519_key(args.issuer_key, where="--issuer-key")
+        joined = members.join(config.home, name, args.issuer, issuer, code, exchange, os.urandom)
+    if joined.certificate is None:
+        print(f"{name} waits: once the issuer's operator approved it, run this again")
+        return EXIT_REFUSED
+    print(f"{name} is enrolled since {rfc3339(joined.certificate.at)}, with key {joined.signer.verifier.text}")
+    return EXIT_OK
+
+
+def token(args: argparse.Namespace) -> int:
+    """Fetch what is missing, now."""
+    with reporter_of(config_of(args), reporting_of(args)) as reporter:
+        if reporter.credentials is None:
+            raise BadInput("asks for no proof of membership", where="the task", fix="a bearer token is all it takes")
+        held, missing = reporter.fetch_credentials()
+    for epoch, why in missing.items():
+        print(f"epoch {epoch}: none ({why})")
+    print(f"tokens are here for {len(held)} epochs" + (f": {min(held)} to {max(held)}" if held else ""))
+    return EXIT_REFUSED if missing else EXIT_OK
+
+
+def audit(args: argparse.Namespace) -> int:
+    """Check a count: signed by the issuer of the member keys, not above its members, not below the batch's reports."""
+    config = config_of(args)
+    url = args.issuer or members.read_joined(config.home).url
+    data = HttpFetcher(url).fetch(f"counts/{args.task}/{args.epoch}", max_length=MAX_STATEMENT)
+    found = parse_count(data, where=url)
+    subscriber = subscriber_of(config)
+    published = patiently(lambda: subscriber.member_keys(args.task, args.epoch))
+    if (found.task, found.epoch, found.issuer) != (args.task, args.epoch, published.issuer):
+        raise Malformed("is no count by the issuer of the published member keys", where=url)
+    demand_honest_count(found, reports=args.reports)
+    if args.json:
+        told = {"task": found.task, "epoch": found.epoch, "issued": found.issued, "enrolled": found.enrolled}
+        print(json.dumps({"format": "interlock-audit", "v": 1, **told, "final": found.final}))
+        return EXIT_OK
+    batch = "" if args.reports is None else f"; {args.reports} reports were collected"
+    print(f"{found.issued} tokens to {found.enrolled} organisations{batch}: {'final' if found.final else 'so far'}")
+    return EXIT_OK
+
+
+def tally(args: argparse.Namespace) -> int:
+    """Write this node's places; the node that reports names the file in [report] nodes."""
+    home = config_of(args).home
+    kept = kept_catalogs(home).get(args.task)
+    if kept is None:
+        raise BadState("was not consented to here", where=f"task {args.task}", fix="see interlock mesh consent")
+    now_us = SystemClock().now_us()
+    with contextlib.closing(open_store(home)) as store:
+        epochs = store.places_by_epoch(args.task, kept.catalog.digest)
+    replace(Path(args.out), rollup.dump_tally(kept, epochs, now_us))
+    print(f"{args.task}: {sum(map(len, epochs.values()))} places of {len(epochs)} epochs, up to {rfc3339(now_us)}")
+    return EXIT_OK
+
+
+def _membership(task: Task) -> TaskMembership:
+    if task.membership is None:
+        raise BadInput("asks for no proof of membership", where="--task", fix="make the task with one")
+    return TaskMembership.decode(task.membership)
+
+
+@contextlib.contextmanager
+def _store(args: argparse.Namespace) -> Iterator[IssuerStore]:
+    path = Path(args.dir) / ISSUER_STORE
+    if not (Path(args.dir) / "issuer.key").exists():
+        raise BadState("is no issuer's folder", where=args.dir, fix="make it with interlock mesh setup")
+    with contextlib.closing(IssuerStore(path)) as store:
+        yield store
+
+
+def _issuer(args: argparse.Namespace) -> contextlib.AbstractContextManager[Issuer]:
+    return issuer_of(_serve_config(args), SystemClock())
+
+
+def _serve_config(args: argparse.Namespace) -> ServeConfig:
+    """The configuration that `mesh setup` left in the folder of --dir, or that of --config."""
+    beside = Path(args.dir) / CONFIG
+    named = getattr(args, "config", None) or (str(beside) if beside.exists() else None)
+    return serve_config(settings_of(named), args.dir)

@@ -1,0 +1,206 @@
+"""The issuer: enrols organisations, gives each one credential a task and epoch, and says how many it gave out.
+
+It knows who is a member and never sees a report; an aggregator sees reports and, with blind tokens, never learns whose
+they are. That holds only while no operator is both, so an issuer is neither an aggregator nor a collector.
+
+    POST enrol              an enrolment    -> 200 a certificate; 202 where a person is to decide
+    POST credentials        a token request -> the issuer's signature: blind, over what it cannot see, or plain
+    GET  members/TASK/EPOCH                 -> the member keys, as they are to be published
+    GET  counts/TASK/EPOCH                  -> the signed count
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from interlock.base.blind_rsa import BlindRsa, new_private_key, public_of
+from interlock.base.clock import Clock
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import NotFound
+from interlock.base.keys import Ed25519Signer
+from interlock.base.primitives import BadSignature, Rng
+from interlock.commons.enrolment import (
+    TokenRequest,
+    dump_certificate,
+    dump_count,
+    parse_enrolment,
+    parse_token_request,
+)
+from interlock.commons.membership import (
+    BLIND,
+    MemberKeys,
+    build_member_keys,
+    certificate_message,
+    parse_member_keys,
+)
+from interlock.commons.statements import MAX_STATEMENT
+from interlock.node.http import BadBody, body_of
+from interlock.node.storage.issuer import Epoch, IssuerStore, MemberState, Refused
+
+__all__ = ["TOKEN_KEY_BITS", "Issuer", "app", "invite_hash"]
+
+TOKEN_KEY_BITS: Final = 3072
+_JSON: Final = "application/json"
+_log = logging.getLogger(__name__)
+
+
+class Issuer:
+    """What an issuer does, over its store; `operator` is who runs it, as the operators' list names them.
+
+    Raises, throughout: Refused, Malformed, BadSignature.
+    """
+
+    def __init__(
+        self, store: IssuerStore, signer: Ed25519Signer, operator: str, rsa: BlindRsa, clock: Clock, rng: Rng
+    ) -> None:
+        self._store = store
+        self._signer = signer
+        self._operator = operator
+        self._rsa = rsa
+        self._clock = clock
+        self._rng = rng
+
+    @property
+    def key(self) -> str:
+        """The text of its key, by which organisations and the commons know it."""
+        return self._signer.verifier.text
+
+    def open_epoch(self, task: str, epoch: int, backend: str, closes_at: int, *, bits: int = TOKEN_KEY_BITS) -> bytes:
+        """The member keys of an epoch, made if it has none; an epoch's key never changes. Raises: BadKey."""
+        found = self._store.epoch(task, epoch)
+        if found is not None:
+            return found.keys
+        private = new_private_key(bits) if backend == BLIND else b""
+        token_key = public_of(private) if private else b""
+        keys = build_member_keys(
+            self._signer,
+            task=task,
+            epoch=epoch,
+            backend=backend,
+            operator=self._operator,
+            closes_at=closes_at,
+            token_key=token_key,
+        )
+        return self._store.add_epoch(task, epoch, Epoch(keys.data, closes_at, private)).keys
+
+    def process_enrolment(self, body: bytes) -> bytes:
+        """Enrolment -> certificate, or nothing while it waits for a person."""
+        asked = parse_enrolment(body, self._signer.verifier)
+        code = invite_hash(asked.invite) if asked.invite else ""
+        member = self._store.enrol(asked.organisation, asked.key.text, code, self._clock.now_us())
+        if member.state is MemberState.PENDING:
+            return b""
+        return dump_certificate(self._signer, member.organisation, asked.key, member.at)
+
+    def process_request(self, body: bytes) -> bytes:
+        """TokenRequest -> the issuer's signature; the same bytes again get the same answer."""
+        asked = parse_token_request(body, self._signer.verifier)
+        now_us = self._clock.now_us()
+        self._store.forget_closed(now_us)
+        epoch = self._store.epoch(asked.task, asked.epoch)
+        if epoch is None:
+            raise NotFound("has no member keys here", where=f"task {asked.task}, epoch {asked.epoch}")
+        keys = parse_member_keys(epoch.keys, where="member keys")
+
+        def answer() -> bytes:
+            if now_us >= epoch.closes_at:
+                told = "is closed, and no credential is given out for it"
+                raise Refused(told, where=f"task {asked.task}, epoch {asked.epoch}")
+            return self._signed(keys, epoch.private, asked)
+
+        # What the plain signature says of the DAP task belongs to the request as much as blinded bytes do.
+        bytes_asked = asked.task_id + asked.blinded
+        return self._store.give(asked.task, asked.epoch, asked.key.text, bytes_asked, answer, now_us)
+
+    def member_keys(self, task: str, epoch: int) -> bytes:
+        return self._known(task, epoch).keys
+
+    def count(self, task: str, epoch: int) -> bytes:
+        """How many credentials of an epoch were given out, signed; final once it is closed."""
+        closes_at, now_us = self._known(task, epoch).closes_at, self._clock.now_us()
+        issued, could = self._store.counts(task, epoch)
+        return dump_count(
+            self._signer, task=task, epoch=epoch, issued=issued, enrolled=could, final=now_us >= closes_at, at=now_us
+        )
+
+    def _known(self, task: str, epoch: int) -> Epoch:
+        found = self._store.epoch(task, epoch)
+        if found is None:
+            raise NotFound("has no member keys here", where=f"task {task}, epoch {epoch}")
+        return found
+
+    def _signed(self, keys: MemberKeys, private: bytes, asked: TokenRequest) -> bytes:
+        if (keys.backend == BLIND) != bool(asked.blinded):
+            raise Refused(f"takes credentials of kind {keys.backend}", where=f"task {keys.task}")
+        if keys.backend == BLIND:
+            return self._rsa.blind_sign(private, asked.blinded, self._rng)
+        return self._signer.sign(certificate_message(asked.task_id, asked.epoch, asked.key.public))
+
+
+def invite_hash(code: str) -> str:
+    """What is kept of an invite code, in hex; codes are 16 random bytes, so no salt is needed."""
+    return hashlib.sha256(b"interlock/invite/v1\n" + code.encode("utf-8")).hexdigest()
+
+
+def app(issuer: Issuer) -> Starlette:
+    """The issuer's HTTP face: a handler translates, `Issuer` does the work."""
+
+    async def enrol(request: Request) -> Response:
+        found = await run_in_threadpool(issuer.process_enrolment, await body_of(request, MAX_STATEMENT))
+        return Response(found, media_type=_JSON) if found else Response(status_code=202)
+
+    async def credentials(request: Request) -> Response:
+        found = await run_in_threadpool(issuer.process_request, await body_of(request, MAX_STATEMENT))
+        return Response(found, media_type="application/octet-stream")
+
+    async def members(request: Request) -> Response:
+        return Response(await run_in_threadpool(issuer.member_keys, *_named(request)), media_type=_JSON)
+
+    async def counts(request: Request) -> Response:
+        return Response(await run_in_threadpool(issuer.count, *_named(request)), media_type=_JSON)
+
+    return Starlette(
+        routes=[
+            _route("/enrol", enrol, "POST"),
+            _route("/credentials", credentials, "POST"),
+            _route("/members/{task}/{epoch:int}", members, "GET"),
+            _route("/counts/{task}/{epoch:int}", counts, "GET"),
+        ]
+    )
+
+
+def _named(request: Request) -> tuple[str, int]:
+    return request.path_params["task"], min(request.path_params["epoch"], 1 << 53)
+
+
+def _route(path: str, handler: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+    """A route whose errors become a status: the one table from error to HTTP."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (Malformed, BadBody) as e:
+            return _told(e, e.status if isinstance(e, BadBody) else 400)
+        except (Refused, BadSignature) as e:
+            return _told(e, 403)
+        except NotFound as e:
+            return _told(e, 404)
+        except InterlockError as e:
+            _log.error("a request failed: %s", e)
+            return JSONResponse({"error": "cannot be served now"}, 503, {"retry-after": "1"})
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _told(e: InterlockError, status: int) -> Response:
+    return JSONResponse({"error": str(e)}, status)

@@ -1,0 +1,222 @@
+"""An organisation's side of membership: enrol with an issuer once, then fetch the one credential of each epoch.
+
+    HOME/member.key    the organisation's Ed25519 key, 0600       HOME/member.json   the issuer, and its certificate
+    HOME/node.sqlite   requests that were sent, and credentials that were not used up yet (node.storage.node)
+
+A request is stored before it is sent and sent again unchanged until it is answered, so a lost answer loses no
+credential. The key that a blind token is of comes from the commons, never from the issuer: one that showed each
+organisation a key of its own could tell whose report is whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from interlock.base.blind_rsa import PREFIX_SIZE, BlindRsa, blinding, prepare
+from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import NotFound, Unreachable
+from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier, dump_key, load_key
+from interlock.base.primitives import Rng
+from interlock.commons.enrolment import Certificate, dump_enrolment, dump_token_request, parse_certificate
+from interlock.commons.membership import (
+    BLIND,
+    MemberKeys,
+    MembershipProof,
+    TaskMembership,
+    certificate_message,
+    token_message,
+)
+from interlock.commons.statements import ed25519_key
+from interlock.dap.task import Task, TaskRefused
+from interlock.dap.transport import Exchange, Reply
+from interlock.node.storage.node import Credential, NodeStore
+
+__all__ = ["Credentials", "IssuerRefused", "Joined", "join", "read_joined"]
+
+_FILE: Final = "member.json"
+_KEY: Final = "member.key"
+_FORMAT: Final = "interlock-member"
+_LIMIT: Final = 1 << 20
+_JSON: Final = "application/json"
+KeysOf = Callable[[str, int], MemberKeys]  # a task's name and an epoch -> its member keys, as the commons signed them
+
+
+class IssuerRefused(InterlockError):
+    """The issuer said no."""
+
+    code: ClassVar[str] = "not-allowed"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """An organisation's membership: where its issuer is, and the certificate once it was enrolled."""
+
+    organisation: str
+    url: str
+    issuer: Ed25519Verifier
+    signer: Ed25519Signer
+    certificate: Certificate | None
+
+
+def join(
+    home: Path, organisation: str, url: str, issuer: Ed25519Verifier, invite: str, exchange: Exchange, rng: Rng
+) -> Joined:
+    """Ask an issuer to be enrolled, with an invite code or (where it is empty) by a person's decision.
+
+    Safe to repeat: the key is made once. Raises: IssuerRefused, Unreachable, Malformed, BadSignature, BadState,
+    NotWritable.
+    """
+    signer = _own_key(private_dir(home) / _KEY, rng)
+    before = read_joined(home) if (home / _FILE).exists() else None
+    if before is not None and (before.organisation, before.issuer) != (organisation, issuer):
+        raise BadState("is enrolled otherwise already", where=str(home / _FILE), fix="use another home")
+    asked = url.rstrip("/") + "/enrol"
+    reply = _answered(exchange("POST", asked, _JSON, dump_enrolment(signer, organisation, invite, issuer)), asked)
+    text = reply.body.decode("ascii", "replace")
+    body: dict[str, object] = {
+        "organisation": organisation,
+        "url": url,
+        "issuer": issuer.text,
+        "certificate": text,
+    }
+    certificate = _certificate(text, organisation, signer, issuer)
+    replace(home / _FILE, stamped(_FORMAT, 1, body))
+    return Joined(organisation, url, issuer, signer, certificate)
+
+
+def read_joined(home: Path) -> Joined:
+    """This organisation's membership. Raises: BadState, NewerFormat, BadKey."""
+    path = home / _FILE
+    if not path.exists():
+        raise BadState("is no member's home yet", where=str(home), fix="run interlock mesh members join")
+    body = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path))
+    texts = [body.get(name) for name in ("organisation", "url", "issuer", "certificate")]
+    try:
+        organisation, url, issuer, certificate = (text if isinstance(text, str) else _not_text() for text in texts)
+        key = ed25519_key(issuer, where=str(path))
+        signer = load_key(read_bounded(home / _KEY, _LIMIT), where=str(home / _KEY))
+        return Joined(organisation, url, key, signer, _certificate(certificate, organisation, signer, key))
+    except (ValueError, InterlockError) as e:
+        raise BadState(f"is damaged ({e})", where=str(path), fix="run interlock mesh members join again") from None
+
+
+class Credentials:
+    """Fetches and keeps this organisation's credentials. `keys_of` brings member keys from the commons, verified."""
+
+    def __init__(
+        self, joined: Joined, store: NodeStore, keys_of: KeysOf, exchange: Exchange, rsa: BlindRsa, rng: Rng
+    ) -> None:
+        self._joined = joined
+        self._store = store
+        self._keys_of = keys_of
+        self._exchange = exchange
+        self._rsa = rsa
+        self._rng = rng
+
+    def proof(self, task: Task, epoch: int) -> MembershipProof:
+        """The right to one report of a task and epoch, fetched if it is not here yet.
+
+        Raises: IssuerRefused, Unreachable; TaskRefused, for keys that are not those of this task's issuer; what
+        `keys_of` raises.
+        """
+        held = self.held(task, epoch)
+        if held is not None:
+            return held
+        self._fetch(task, epoch)
+        made = self.held(task, epoch)
+        assert made is not None, "it was stored just now"
+        return made
+
+    def held(self, task: Task, epoch: int) -> MembershipProof | None:
+        """The right to one report, if it is here."""
+        found = self._store.credential(task.task_id, epoch)
+        if found is None or not found.signature:
+            return None
+        signer = Ed25519Signer(found.seed) if found.seed else self._joined.signer
+        return MembershipProof(task.task_id, epoch, signer, found.prefix, found.signature)
+
+    def _fetch(self, task: Task, epoch: int) -> None:
+        keys = self._checked_keys(task, epoch)
+        row = self._store.credential(task.task_id, epoch) or self._store.begin_credential(
+            task.task_id, epoch, self._begun(keys, task.task_id)
+        )
+        url = self._joined.url.rstrip("/") + "/credentials"
+        reply = _answered(self._exchange("POST", url, _JSON, row.request), url)
+        signature = self._used(keys, task.task_id, row, reply.body)
+        self._store.finish_credential(task.task_id, epoch, signature)
+
+    def _checked_keys(self, task: Task, epoch: int) -> MemberKeys:
+        wanted = TaskMembership.decode(task.membership or b"")
+        keys = self._keys_of(wanted.task, epoch)
+        if keys.backend != wanted.backend or keys.issuer != self._joined.issuer:
+            told = f"has member keys of kind {keys.backend} and issuer {keys.issuer.key_id}"
+            raise TaskRefused(told, where=f"task {wanted.task}, epoch {epoch}", fix="ask the task's author")
+        return keys
+
+    def _begun(self, keys: MemberKeys, task_id: bytes) -> Credential:
+        """A request for the credential of an epoch, with all that is random of it."""
+        seed = prefix = blinded = inverse = b""
+        if keys.backend == BLIND:
+            seed = self._rng(32)
+            public = Ed25519Signer(seed).verifier.public
+            prepared = prepare(token_message(task_id, keys.epoch, public), self._rng)
+            prefix = prepared[:PREFIX_SIZE]
+            blinded, inverse = self._rsa.blind(keys.token_key, prepared, *blinding(keys.token_key, self._rng))
+        request = dump_token_request(
+            self._joined.signer,
+            task=keys.task,
+            epoch=keys.epoch,
+            task_id=task_id,
+            blinded=blinded,
+            issuer=self._joined.issuer,
+        )
+        return Credential(request, seed, prefix, inverse)
+
+    def _used(self, keys: MemberKeys, task_id: bytes, row: Credential, answer: bytes) -> bytes:
+        """The issuer's signature, verified. Raises: Malformed, BadSignature."""
+        if keys.backend == BLIND:
+            public = Ed25519Signer(row.seed).verifier.public
+            prepared = row.prefix + token_message(task_id, keys.epoch, public)
+            return self._rsa.finalize(keys.token_key, prepared, answer, row.inverse)
+        keys.issuer.verify(certificate_message(task_id, keys.epoch, self._joined.signer.verifier.public), answer)
+        return answer
+
+
+def _answered(reply: Reply, url: str) -> Reply:
+    """Raises: IssuerRefused, with what the issuer said; NotFound; Unreachable, for what is worth a retry."""
+    if reply.status in (200, 202):
+        return reply
+    if reply.status in (400, 403, 404):
+        try:
+            said = str(json_object(reply.body, url).get("error", ""))
+        except NotCanonical:
+            said = f"HTTP {reply.status}"
+        if reply.status == 404:
+            raise NotFound(f"does not know it ({said})", where=url)
+        raise IssuerRefused(f"refused: {said}", where=url)
+    raise Unreachable(f"answered HTTP {reply.status}", where=url, fix="check the issuer's log")
+
+
+def _own_key(path: Path, rng: Rng) -> Ed25519Signer:
+    if not path.exists():
+        replace(path, dump_key(Ed25519Signer(rng(32))))
+    return load_key(read_bounded(path, _LIMIT), where=str(path))
+
+
+def _certificate(text: str, organisation: str, signer: Ed25519Signer, issuer: Ed25519Verifier) -> Certificate | None:
+    """The certificate, if it is ours and this issuer's; none while a person is to decide. Raises: IssuerRefused."""
+    if not text:
+        return None
+    found = parse_certificate(text.encode("ascii"))
+    if (found.organisation, found.key, found.issuer) != (organisation, signer.verifier, issuer):
+        raise IssuerRefused("gave the certificate of another key or organisation", where=organisation)
+    return found
+
+
+def _not_text() -> str:
+    raise ValueError("a field is no text")
