@@ -24,6 +24,7 @@ __all__ = [
     "COUNTS_RING",
     "DELEGATIONS",
     "LIFETIME_DAYS",
+    "LOG_POLICY",
     "LOG_PREFIX",
     "MAX_CHANNEL",
     "MAX_ROOT",
@@ -45,6 +46,7 @@ __all__ = [
 ONLINE_ROLES: Final = ("snapshot", "timestamp")
 TOP_ROLES: Final = ("targets", *ONLINE_ROLES)
 PUBLIC_FILE: Final = 0o644  # mode of what is served
+LOG_POLICY: Final = "log-policy"  # the target that a root names by its digest
 LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
 CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
 MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role

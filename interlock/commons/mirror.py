@@ -2,14 +2,17 @@
 
 A mirror trusts its upstream no more than a node does: metadata by TUF, each target by its signed digest, the log by
 its key, its one timeline and its tiles, every one of which must lead to the root that was signed. Files whose names
-hold a version or a digest are put beside the old ones first; the log's checkpoint and then `timestamp.json`, the two
-that change in place, come last. A copy that is cut short therefore shows the state before it.
+hold a version or a digest are put beside the old ones first. The two that change in place, the log's checkpoint and
+`timestamp.json`, belong together: no snapshot may be shown under a checkpoint that has a newer one. So both are links
+into one folder, and one rename switches them. A copy that is cut short therefore shows the state before it.
 
-    DIR/public/{metadata,targets,log}/  served     DIR/tuf/  DIR/view/  what this mirror has verified
+    DIR/public/{metadata,targets,log}/  served     DIR/public/now -> states/N/{timestamp.json,checkpoint}
+    DIR/tuf/  DIR/view/  DIR/newest.json           what this mirror has verified
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +21,22 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher
-from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace
-from interlock.commons.layout import LOG_PREFIX, PUBLIC_FILE
+from interlock.base.files import (
+    BadState,
+    NotWritable,
+    file_lock,
+    os_reason,
+    private_dir,
+    read_bounded,
+    replace,
+    sync_dir,
+)
+from interlock.commons.layout import LOG_PREFIX, PUBLIC_FILE, snapshot_files
 from interlock.commons.logged import LogFetcher
+from interlock.commons.newest import Commons
 from interlock.commons.pins import Pins
-from interlock.commons.updater import View, refreshed
-from interlock.transparency.checkpoint import Checkpoint, parse_checkpoint
+from interlock.commons.updater import View
+from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.follow import LogView, tile_loader
 from interlock.transparency.grow import bundles, grown
 from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
@@ -33,6 +46,8 @@ __all__ = ["Copied", "Mirror"]
 
 _MAX_TARGET: Final = 4 << 20  # bytes
 _TIMESTAMP: Final = "timestamp.json"
+_STATES: Final = "states"
+_NOW: Final = "now"
 
 
 @dataclass(frozen=True)
@@ -52,34 +67,39 @@ class Mirror:
         self, directory: Path, fetcher: Fetcher, pins: Pins, clock: Clock, *, log: Fetcher | None = None
     ) -> None:
         self._dir = directory
-        self._fetcher = fetcher
         self._pins = pins
         self._clock = clock
         self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
-        self._log = LogView(directory / "view", pins.policy, clock, evidence=directory / "evidence")
+        self._commons = Commons(
+            directory / "tuf",
+            directory / "newest.json",
+            root=pins.root,
+            policy=pins.policy,
+            log=LogView(directory / "view", pins.policy, clock, evidence=directory / "evidence"),
+            fetcher=fetcher,
+            log_fetcher=self._log_fetcher,
+        )
         self.public = directory / "public"
 
     def copy(self) -> Copied:
         """Bring the copy up to date, or leave it as it was.
 
-        Raises: Rollback, Stale, MetadataRefused, SplitView, NoQuorum, BadProof, TooLarge, Unreachable, NotWritable.
+        Raises: NotNewest, NotLogged, Rollback, Stale, MetadataRefused, SplitView, NoQuorum, BadProof, TooLarge,
+        Unreachable, NotWritable.
         """
         private_dir(self._dir)
-        now_us = self._clock.now_us()
-        with (
-            file_lock(self._dir / "lock"),
-            refreshed(self._dir / "tuf", self._fetcher, bootstrap=self._pins.root, now_us=now_us) as view,
-        ):
+        with file_lock(self._dir / "lock"), self._commons.current(self._clock.now_us()) as now:
+            view, checkpoint = now.view, now.checked.checkpoint
             metadata = view.metadata()
             timestamp = metadata.pop(_TIMESTAMP)
             new = self._copy_targets(view)
-            checked = self._log.refresh(self._log_fetcher)
-            checkpoint = parse_checkpoint(checked.note.text)
             new += self._copy_tiles(checkpoint)
             new += self._put_all({f"metadata/{name}": data for name, data in metadata.items()})
-            # Proofs name trees up to this checkpoint, and the snapshot names the proofs: so in this order.
-            self._put(f"{LOG_PREFIX}/{CHECKPOINT}", encode_note(checked.note))
-            self._put(f"metadata/{_TIMESTAMP}", timestamp)
+            shown = zip(snapshot_files(view.snapshot_version), (now.place.entry, now.place.proof), strict=True)
+            new += self._put_all(dict(shown))
+            self._switch(
+                {f"{LOG_PREFIX}/{CHECKPOINT}": encode_note(now.checked.note), f"metadata/{_TIMESTAMP}": timestamp}
+            )
             return Copied(view.timestamp_version, view.snapshot_version, checkpoint.size, new)
 
     def _copy_targets(self, view: View) -> int:
@@ -113,6 +133,21 @@ class Mirror:
     def _held_tile(self, tile: Tile) -> bytes:
         return read_bounded(self.public / LOG_PREFIX / tile.path, tile.limit)
 
+    def _switch(self, files: Mapping[str, bytes]) -> None:
+        """Put the files that change in place, all at once."""
+        states = self.public / _STATES
+        number = max((int(p.name) for p in states.glob("[0-9]*")), default=0)
+        if all(self._holds(name, data) for name, data in files.items()):
+            return
+        for name, data in files.items():
+            self._put(f"{_STATES}/{number + 1}/{Path(name).name}", data)
+        _link(self.public / _NOW, Path(_STATES) / str(number + 1))
+        for name in files:
+            _link(self.public / name, Path("..") / _NOW / Path(name).name)
+        for old in states.glob("[0-9]*"):
+            if int(old.name) < number:  # whoever has just followed the link may read the one before
+                shutil.rmtree(old, ignore_errors=True)
+
     def _put_all(self, files: Mapping[str, bytes]) -> int:
         """Put files whose names never change their meaning; returns how many were not there, or were damaged."""
         new = {name: data for name, data in files.items() if not self._holds(name, data)}
@@ -130,3 +165,19 @@ class Mirror:
         path = self.public / name
         private_dir(path.parent)
         replace(path, data, mode=PUBLIC_FILE)
+
+
+def _link(path: Path, target: Path) -> None:
+    """Let a path be a link to this, durably; a rename, so that whoever reads sees the old or the new."""
+    if path.is_symlink() and path.readlink() == target:
+        return
+    new = path.with_name(f".{path.name}.link.tmp")
+    try:
+        if path.is_dir() and not path.is_symlink():  # somebody copied this mirror without its links
+            shutil.rmtree(path)
+        new.unlink(missing_ok=True)
+        new.symlink_to(target)
+        new.replace(path)
+        sync_dir(path.parent)
+    except OSError as e:
+        raise NotWritable(f"cannot be written ({os_reason(e)})", where=str(path)) from None

@@ -18,7 +18,7 @@ What was found is kept in one file, so that nothing is asked again while snapsho
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
@@ -82,7 +82,7 @@ class Commons:
     """One commons and its log, read as one: what this gives out is the newest snapshot under the newest checkpoint.
 
     `directory` keeps the trusted metadata, `kept` what is known of the snapshot's place; `fetcher` has the commons'
-    files, `log_fetcher` the log's.
+    files, `log_fetcher` the log's. `look` sees the metadata before anything of the log is asked for.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Commons:
         log: LogView,
         fetcher: Fetcher,
         log_fetcher: Fetcher,
+        look: Callable[[View], None] | None = None,
     ) -> None:
         self._dir = directory
         self._kept = kept
@@ -103,20 +104,22 @@ class Commons:
         self._log = log
         self._fetcher = fetcher
         self._log_fetcher = log_fetcher
+        self._look = look
 
     @contextlib.contextmanager
-    def current(self, now_us: int) -> Iterator[Current]:
-        """Refresh both, and read targets of that state while the block runs.
+    def current(self, now_us: int, checked: Checked | None = None) -> Iterator[Current]:
+        """Refresh both, and read targets of that state while the block runs; `checked` is the newest checkpoint, where
+        the caller asked for it already.
 
         Where a snapshot is refused, the metadata is asked for once more, now after the checkpoint: a publish may have
         been under way. Raises: NotNewest, NotLogged; as `refreshed` and `LogView.refresh`.
         """
         with contextlib.ExitStack() as stack:
             try:
-                found = stack.enter_context(self._judged(now_us, None))
-            except (NotNewest, NotLogged):
-                checked = self._log.refresh(self._log_fetcher)
                 found = stack.enter_context(self._judged(now_us, checked))
+            except (NotNewest, NotLogged):
+                newest = self._log.refresh(self._log_fetcher)
+                found = stack.enter_context(self._judged(now_us, newest))
             yield found
 
     @contextlib.contextmanager
@@ -124,8 +127,14 @@ class Commons:
         found: list[Current] = []
 
         def judge(view: View) -> None:
+            if self._look is not None:
+                self._look(view)
             newest = checked or self._log.refresh(self._log_fetcher)
-            found.append(Current(view, newest, self._demand_newest(view, newest.checkpoint)))
+            place = self._demand_newest(view, newest.checkpoint)
+            if place.tree_size > newest.checkpoint.size:  # the snapshot came after the checkpoint that we asked for
+                newest = self._log.refresh(self._log_fetcher)
+                place = self._demand_newest(view, newest.checkpoint)
+            found.append(Current(view, newest, place))
 
         with refreshed(self._dir, self._fetcher, bootstrap=self._root, now_us=now_us, demand=judge):
             yield found[0]
@@ -133,6 +142,8 @@ class Commons:
     def _demand_newest(self, view: View, checkpoint: Checkpoint) -> Place:
         held, sha256 = self._read(), view.snapshot_sha256
         if held is None or (held.origin, held.sha256) != (checkpoint.origin, sha256):
+            if held is not None and held.origin != checkpoint.origin:
+                self._demand_left(held.origin)
             held = self._placed(view, checkpoint.origin)
         tree = self._log.last(checkpoint.origin) or checkpoint
         if tree.size > held.tree_size:
@@ -158,6 +169,12 @@ class Commons:
             raise NotLogged("stands in another log than the newest checkpoint", where=where, fix="tell the commons")
         self._log.check_entry(entry, proof, self._log_fetcher)
         return Place(origin, version, says.sha256, parsed.index, parsed.index + 1, entry, proof)
+
+    def _demand_left(self, origin: str) -> None:
+        """Two logs of one policy must not be split between readers. Raises: NotLogged, where it has `origin`."""
+        if any(log.key.name == origin for log in self._policy.logs):
+            told = f"is shown under another log than {origin}, which the policy still names"
+            raise NotLogged(told, where="checkpoint", fix="try another mirror")
 
     def _files(self, version: int) -> tuple[bytes, bytes]:
         entry, proof = snapshot_files(version)

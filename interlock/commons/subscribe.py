@@ -9,7 +9,6 @@ HOME/status.json says the trouble in one line. The home's files are listed in li
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +36,10 @@ from interlock.commons.live import (
 from interlock.commons.logged import LogFetcher
 from interlock.commons.membership import MAX_MEMBER_KEYS, MemberKeys, parse_member_keys
 from interlock.commons.pack import Pack, known_name
-from interlock.commons.pins import read_pins
+from interlock.commons.reading import Reading
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
-from interlock.commons.updater import MetadataRefused, View, refreshed
-from interlock.transparency.follow import LogView
+from interlock.commons.updater import MetadataRefused
 
 __all__ = ["Subscriber", "Update", "read_status"]
 
@@ -66,12 +64,9 @@ class Subscriber:
 
     def __init__(self, home: Path, fetcher: Fetcher, clock: Clock, *, log: Fetcher | None = None) -> None:
         self._home = home
-        self._fetcher = fetcher
         self._clock = clock
         self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
-        self._pins = read_pins(home)
-        self._log = LogView(home / "log", self._pins.policy, clock, evidence=home / "evidence")
-        self._finder = Finder(home, self._log, self._pins.policy, self._log_fetcher, clock)
+        self._reading = Reading(home, fetcher, self._log_fetcher, clock)
 
     def subscribe(self, pack: str, ring: str) -> None:
         """Follow a pack in a ring, from the next update on. Raises: BadPack; ValueError, for no ring; NotWritable."""
@@ -108,7 +103,8 @@ class Subscriber:
         Raises: BadCatalog, and as `update`.
         """
         path = catalog_path(task)
-        with file_lock(self._home / "lock"), self._view() as view:
+        with file_lock(self._home / "lock"), self._reading.current() as now:
+            view = now.view
             data = view.target(path, MAX_CATALOG)
             catalog = parse_catalog(data, where=path)
             logged = self._finder.logged(view, path, data, (task, 1, CATALOG_RING))
@@ -124,7 +120,8 @@ class Subscriber:
         Raises: NotFound, where none are published; Malformed, BadSignature, BadKey, and as `update`.
         """
         path = members_path(task, epoch)
-        with file_lock(self._home / "lock", wait=True), self._view() as view:
+        with file_lock(self._home / "lock", wait=True), self._reading.current() as now:
+            view = now.view
             keys = parse_member_keys(view.target(path, MAX_MEMBER_KEYS), where=path)
             self._finder.logged(view, path, keys.data, (task, epoch, MEMBERS_RING))
         if (keys.task, keys.epoch) != (task, epoch):
@@ -133,8 +130,8 @@ class Subscriber:
 
     def _update(self) -> Update:
         live = read_live(self._home)
-        with self._view() as view:
-            tree_size = self._log.refresh(self._log_fetcher).checkpoint.size
+        with self._reading.current() as commons:
+            view, tree_size = commons.view, commons.checked.checkpoint.size
             take_operators(self._home, view, self._pins.policy, self._finder.logged)
             found = [self._finder.found(view, live, *pair) for pair in read_subscriptions(self._home)]
         fresh = [(f.row, f.pack) for f in found if f.pack is not None]
@@ -155,9 +152,10 @@ class Subscriber:
             at=self._clock.now_us(),
         )
 
-    def _view(self) -> contextlib.AbstractContextManager[View]:
-        now_us = self._clock.now_us()
-        return refreshed(self._home / "tuf", self._fetcher, bootstrap=self._pins.root, now_us=now_us)
+    @property
+    def _finder(self) -> Finder:
+        reading = self._reading
+        return Finder(self._home, reading.log, reading.pins.policy, self._log_fetcher, self._clock)
 
     def _demand_resolves(self, fresh: Iterable[tuple[LiveRow, Pack]]) -> None:
         """Compile what is about to go live, so that a pack that no guard could load never does."""

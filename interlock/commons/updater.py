@@ -41,6 +41,8 @@ from interlock.base.files import (
     sync_dir,
     unstamped,
 )
+from interlock.base.text import is_sha256
+from interlock.commons.holders import CeremonyRefused, demand_holders
 from interlock.commons.layout import DELEGATIONS, MAX_ROOT
 from interlock.commons.pack import sha256_hex
 from interlock.transparency.follow import Rollback
@@ -56,6 +58,7 @@ __all__ = [
     "trusted_files",
 ]
 
+_LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in a root's signed part: the SHA-256 of its bytes
 _CURRENT: Final = "current.json"
 _FORMAT: Final = "interlock-tuf-state"
 _GENERATION: Final = "gen-"
@@ -98,10 +101,10 @@ def pinned_root(sha256: str, *, root: bytes | None = None, fetcher: Fetcher | No
     return root
 
 
-def demand_root(data: bytes) -> None:
+def demand_root(data: bytes) -> str:
     """Refuse bytes that nothing could be followed from: a root is signed by its own keyholders (TUF 5.3.1).
 
-    Raises: UntrustedRoot.
+    Returns the SHA-256 of the log policy that it names, '' for none. Raises: UntrustedRoot.
     """
     try:
         md = Metadata[Root].from_bytes(data)
@@ -114,6 +117,23 @@ def demand_root(data: bytes) -> None:
         ) from None
     if not verified:
         raise UntrustedRoot("is not signed by its own keyholders", where="root", fix="get it from a keyholder again")
+    _demand_keyholders(data, None, "root")
+    return _log_policy_of(md.signed)
+
+
+def _demand_keyholders(data: bytes, previous: bytes | None, where: str) -> None:
+    """Raises: UntrustedRoot, for a root that its named keyholders, and those before, did not make as a quorum."""
+    try:
+        demand_holders(data, previous)
+    except CeremonyRefused as e:
+        told = f"{e.where} {e.what}" if e.where not in ("", "root") else e.what
+        raise UntrustedRoot(told, where=where, fix="ask a keyholder") from None
+
+
+def _log_policy_of(root: Root) -> str:
+    """The SHA-256 of the log policy that a root names, '' where it names none."""
+    named = root.unrecognized_fields.get(_LOG_POLICY_FIELD, "")
+    return named if is_sha256(named) else ""
 
 
 class View:
@@ -124,6 +144,7 @@ class View:
         self._dir = directory
         trusted = updater._trusted_set
         self.root_version = trusted.root.version
+        self.log_policy = _log_policy_of(trusted.root)
         self.timestamp_version = trusted.timestamp.version
         self.snapshot_version = trusted.snapshot.version
         self.snapshot_sha256 = sha256_hex((directory / "snapshot.json").read_bytes())
@@ -202,11 +223,14 @@ def refreshed(
     bootstrap: bytes,
     now_us: int,
     demand: Callable[[View], None] | None = None,
+    holders: bool = True,
 ) -> Iterator[View]:
     """Refresh the trusted metadata in `directory` and read targets of that state while the block runs.
 
     Without `demand`, what verified before a refusal is kept (TUF 5.3 to 5.6). With it, only roots are kept until it
     has let the whole state pass: else whoever stole the online keys could raise the versions beyond all later ones.
+    A root is taken for its named keyholders, of different employers, not for its keys alone; `holders` False takes
+    one as TUF does, of a repository that is no commons.
     Raises: Rollback, Stale, MetadataRefused, TooLarge, Unreachable, Locked, NotWritable, BadState.
     """
     private_dir(directory)
@@ -220,7 +244,7 @@ def refreshed(
                 private_dir(staging)
             accepted = demand is None
             try:
-                view = _refresh(staging, fetcher, bootstrap, now_us)
+                view = _refresh(staging, fetcher, bootstrap, now_us, holders)
                 if demand is not None:
                     demand(view)
                     accepted = True
@@ -231,13 +255,15 @@ def refreshed(
                 _commit(directory, generation, staging)
 
 
-def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int) -> View:
+def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int, holders: bool) -> View:
+    held = staging / "root.json"
+    trusted = read_bounded(held, MAX_ROOT) if held.exists() else bootstrap
     with _translated("metadata"):
         updater = Updater(
             str(staging),
             "metadata/",
             target_base_url="targets/",
-            fetcher=_Adapter(fetcher),
+            fetcher=_Adapter(fetcher, trusted if holders else None),
             config=UpdaterConfig(max_root_rotations=64, root_max_length=MAX_ROOT),
             bootstrap=bootstrap,
         )
@@ -248,10 +274,14 @@ def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int) -> 
 
 
 class _Adapter(FetcherInterface):
-    """Our fetcher as python-tuf's; what it raises travels inside python-tuf's errors as their cause."""
+    """Our fetcher as python-tuf's; what it raises travels inside python-tuf's errors as their cause.
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    With a `root`, each further one has to be its keyholders' (python-tuf asks for them one after the other).
+    """
+
+    def __init__(self, fetcher: Fetcher, root: bytes | None) -> None:
         self._fetcher = fetcher
+        self._root = root
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         raise AssertionError("every fetch has a limit, and this one has none")
@@ -265,7 +295,11 @@ class _Adapter(FetcherInterface):
 
     def download_bytes(self, url: str, max_length: int) -> bytes:
         try:
-            return self._fetcher.fetch(url, max_length=max_length)
+            data = self._fetcher.fetch(url, max_length=max_length)
+            if self._root is not None and url.endswith(".root.json"):
+                _demand_keyholders(data, self._root, url)
+                self._root = data
+            return data
         except NotFound as e:
             raise tuf_errors.DownloadHTTPError(str(e), 404) from e
         except TooLarge as e:

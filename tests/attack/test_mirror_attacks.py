@@ -21,10 +21,10 @@ from interlock.base.primitives import BadSignature
 from interlock.commons import installed
 from interlock.commons.channel import dump_channel
 from interlock.commons.indicators import indicator_pack
-from interlock.commons.layout import channel_path, entry_path, pack_path, proof_path
+from interlock.commons.layout import channel_path, entry_path, pack_path, proof_path, snapshot_files
 from interlock.commons.logged import LogFetcher, NotLogged
 from interlock.commons.mirror import Mirror
-from interlock.commons.pack import Pack
+from interlock.commons.pack import Pack, sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.repository import Repository
 from interlock.commons.signers import load_keys
@@ -32,6 +32,7 @@ from interlock.commons.subscribe import Subscriber
 from interlock.commons.updater import MetadataRefused, Stale, UntrustedRoot
 from interlock.node.cli.mesh_node import rows
 from interlock.node.config import MeshConfig
+from interlock.transparency.entry import signed_entry
 from interlock.transparency.follow import Rollback, SplitView, parse_evidence
 from interlock.transparency.log import open_log
 from interlock.transparency.merkle import BadProof
@@ -113,14 +114,34 @@ def member(commons: World) -> Member:
 def _forge(commons: World, made: Pack, role: str, files: Callable[[str], dict[str, bytes]]) -> None:
     """Publish with stolen online keys: signed in TUF through and through, past the log."""
     repository = Repository(commons.public)
-    keys = load_keys(commons.home / "commons" / "keys", (role, "snapshot", "timestamp"))
+    keys = load_keys(commons.home / "commons" / "keys", (role,))
     now, base = commons.clock.now_us(), repository.versions()
     path = pack_path("stable", made.name, made.version)
     channel = dump_channel("stable", {made.name: (made.version, made.digest)})
     targets = {path: made.data, channel_path("stable"): channel, **files(path)}
     repository.add_targets(role, base[role] + 1, targets, keys[role], now)
-    repository.snapshot(base["snapshot"] + 1, {role: base[role] + 1}, keys["snapshot"], now)
-    repository.timestamp(base["timestamp"] + 1, base["snapshot"] + 1, keys["timestamp"], now)
+    _show(commons, {role: base[role] + 1})
+
+
+def _show(commons: World, changed: dict[str, int]) -> None:
+    """Put roles before clients with stolen keys; the thief may add to the log too, so the snapshot is logged."""
+    repository = Repository(commons.public)
+    keys = load_keys(commons.home / "commons" / "keys", ("snapshot", "timestamp"))
+    now, base = commons.clock.now_us(), repository.versions()
+    version = base["snapshot"] + 1
+    data = repository.snapshot(version, changed, keys["snapshot"], now)
+    entry = signed_entry(
+        keys["snapshot"].key,
+        type="snapshot",
+        name="snapshot",
+        version=version,
+        ring="snapshot",
+        sha256=sha256_hex(data),
+        at=now,
+    )
+    for path, content in zip(snapshot_files(version), (entry.data, commons.log.append(entry.data)), strict=True):
+        (commons.public / path).write_bytes(content)
+    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
 
 
 def _both(commons: World, log: TestLog | None = None) -> Fetcher:
@@ -460,14 +481,13 @@ def test_a_mirror_refuses_tiles_that_do_not_lead_to_the_checkpoint(member: Membe
 def _name_a_target(commons: World, role: str, path: str) -> None:
     """With a stolen key, let a role name a path of the thief's choice."""
     repository = Repository(commons.public)
-    keys = load_keys(commons.home / "commons" / "keys", (role, "snapshot", "timestamp"))
-    base, now = repository.versions(), commons.clock.now_us()
+    keys = load_keys(commons.home / "commons" / "keys", (role,))
+    base = repository.versions()
     signed = repository._read(f"{base[role]}.{role}", Targets)
     signed.targets[path] = TargetFile.from_data(path, b"evil", ["sha256"])
     signed.version += 1
     repository._sign(role, signed, keys[role])
-    repository.snapshot(base["snapshot"] + 1, {role: signed.version}, keys["snapshot"], now)
-    repository.timestamp(base["timestamp"] + 1, base["snapshot"] + 1, keys["timestamp"], now)
+    _show(commons, {role: signed.version})
 
 
 @pytest.mark.parametrize("path", ["../../evil", "/etc/evil", "a//b", "a/./b", "a/\x00", ".."])
@@ -477,7 +497,7 @@ def test_a_target_whose_path_leads_out_of_the_mirror_is_refused(member: Member, 
     with pytest.raises(MetadataRefused, match="no path for a target"):
         member.mirror.copy()
     written = {name for name, digest in _digests(member.commons.home).items() if before.get(name) != digest}
-    assert all(name.startswith("mirror/tuf/") for name in written)
+    assert all(name.startswith(("mirror/tuf/", "mirror/view/", "mirror/newest.json")) for name in written)
 
 
 def test_a_target_outside_its_role_s_paths_is_not_copied_and_holds_nothing_up(member: Member) -> None:
@@ -492,9 +512,10 @@ def test_a_mirror_refuses_a_forked_log(member: Member, tmp_path: Path) -> None:
     with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as log:
         fork = TestLog(log, tmp_path / "fork", member.commons.clock)
         _fill(fork, member.commons.log.log.size)
-        member.mirror._log_fetcher = DirectoryFetcher(fork.public)
+        pins = init_node(member.commons.home / "mirror-pins", log_policy=log_policy(), root=member.commons.root)
+        commons, log_files = DirectoryFetcher(member.commons.public), DirectoryFetcher(fork.public)
         with pytest.raises(SplitView):
-            member.mirror.copy()
+            Mirror(member.mirror._dir, commons, pins, member.commons.clock, log=log_files).copy()
     assert member.accepts(DirectoryFetcher(member.mirror.public)) == 1
 
 
@@ -520,7 +541,7 @@ def test_a_mirror_killed_after_any_write_serves_one_whole_state(
 
             patch.setattr(Mirror, "_put", dying)
             copy = member.commons.home / f"copy-{at}"
-            shutil.copytree(member.mirror._dir, copy)
+            shutil.copytree(member.mirror._dir, copy, symlinks=True)
             pins = init_node(member.commons.home / "mirror-pins", log_policy=log_policy(), root=member.commons.root)
             log = DirectoryFetcher(member.commons.log.public)
             mirror = Mirror(copy, DirectoryFetcher(member.commons.public), pins, member.commons.clock, log=log)

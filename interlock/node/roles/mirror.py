@@ -25,7 +25,7 @@ def app(mirror: Mirror) -> Starlette:
     """Serves the copy: `metadata/`, `targets/` and the log's files under `log/`."""
     names = ("metadata", "targets", LOG_PREFIX)
     mounts = {f"/{name}": mirror.public / name for name in names}
-    return static_app(mounts, lambda path: path in _CHANGING)
+    return static_app(mounts, lambda path: path in _CHANGING, within=mirror.public)
 
 
 def keep_copying(mirror: Mirror, stop: threading.Event, *, every_s: float = COPY_EVERY_S) -> None:

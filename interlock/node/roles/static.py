@@ -28,13 +28,16 @@ _MAX_CHANGING: Final = 1 << 20  # bytes
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]*", re.ASCII)
 
 
-def static_app(mounts: Mapping[str, Path], changing: Callable[[str], bool]) -> Starlette:
-    """Serves each prefix (`/metadata`) from its directory; `changing` says which paths are replaced in place."""
+def static_app(mounts: Mapping[str, Path], changing: Callable[[str], bool], *, within: Path | None = None) -> Starlette:
+    """Serves each prefix (`/metadata`) from its directory; `changing` says which paths are replaced in place.
+
+    A link may lead to what is below `within`, by default below the prefix's own directory.
+    """
 
     def serve_from(prefix: str, root: Path) -> Route:
         async def serve_file(request: Request) -> Response:
             path = request.path_params["path"]
-            found = _file_below(root, path)
+            found = _file_below(root, path, within or root)
             if found is None:
                 return PlainTextResponse("not found\n", status_code=404)
             if changing(f"{prefix.strip('/')}/{path}".lstrip("/")):
@@ -66,14 +69,14 @@ def _whole(request: Request, path: Path, media_type: str) -> Response:
     return tagged(request, data, media_type)
 
 
-def _file_below(root: Path, path: str) -> Path | None:
-    """The regular file that a path names, or None; dot files and whatever leads out of the directory are not there."""
+def _file_below(root: Path, path: str, within: Path) -> Path | None:
+    """The regular file that a path names, or None; dot files and whatever leads out of `within` are not there."""
     parts = path.split("/")
     if not all(_PART.fullmatch(part) for part in parts):
         return None
     found = root.joinpath(*parts)
     try:
-        inside = found.is_file() and found.resolve().is_relative_to(root.resolve())
+        inside = found.is_file() and found.resolve().is_relative_to(within.resolve())
     except OSError:  # a name longer than names can be
         return None
     return found if inside else None

@@ -1,0 +1,82 @@
+"""The time by which signatures end: the wall clock, but never earlier than what witnesses have shown to have passed.
+
+HOME/clock.json keeps two times. `floor` follows the median of the times at which the newest checkpoint was cosigned,
+and is never raised to more than MAX_AHEAD_US over the local clock: a clock that is set back cannot make ended
+signatures good again, and witnesses that lie cannot move time by more than a day. `cosigned` is that median as it is.
+The operator can let go of the floor (`interlock mesh clock --reset`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import MICROSECONDS, rfc3339
+from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+
+__all__ = ["behind", "cosigned_us", "median_us", "raise_floor", "read_floor", "reset_floor", "trusted_now"]
+
+CLOCK: Final = "clock.json"
+MAX_AHEAD_US: Final = 24 * 3600 * MICROSECONDS
+SLACK_US: Final = 300 * MICROSECONDS  # a wall clock this much below the floor is called right
+_FORMAT: Final = "interlock-clock"
+_LIMIT: Final = 4096
+
+
+def trusted_now(home: Path, now_us: int) -> int:
+    """The wall clock's time, or the floor where that is later. Raises: BadState, NewerFormat."""
+    return max(now_us, read_floor(home))
+
+
+def read_floor(home: Path) -> int:
+    """The floor in microseconds, 0 where there is none. Raises: BadState, NewerFormat."""
+    return _read(home)[0]
+
+
+def cosigned_us(home: Path) -> int:
+    """When the newest checkpoint that this node accepted was cosigned; 0 before the first. Raises: as `read_floor`."""
+    return _read(home)[1]
+
+
+def behind(home: Path, now_us: int) -> str:
+    """What is wrong with a wall clock that is below the floor, '' where it is not. Raises: as `read_floor`."""
+    floor = read_floor(home)
+    if now_us >= floor - SLACK_US:
+        return ""
+    return f"the clock says {rfc3339(now_us)}, and witnesses have signed at {rfc3339(floor)}"
+
+
+def median_us(seconds: Iterable[int]) -> int:
+    """The median of cosignature times (POSIX seconds), the earlier of two in the middle; 0 where there is none."""
+    times = sorted(seconds)
+    return times[(len(times) - 1) // 2] * MICROSECONDS if times else 0
+
+
+def raise_floor(home: Path, cosigned: int, now_us: int) -> None:
+    """Take in that a checkpoint was cosigned at this time, in microseconds. Raises: NotWritable, BadState."""
+    before = _read(home)
+    after = max(before[0], min(cosigned, now_us + MAX_AHEAD_US)), max(before[1], cosigned)
+    if after != before:
+        _write(home, *after)
+
+
+def reset_floor(home: Path) -> None:
+    """Let go of the floor; the next update sets it anew. Raises: NotWritable, BadState."""
+    _write(home, 0, _read(home)[1])
+
+
+def _read(home: Path) -> tuple[int, int]:
+    path = home / CLOCK
+    if not path.exists():
+        return 0, 0
+    body = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path))
+    floor, cosigned = body.get("floor"), body.get("cosigned")
+    if type(floor) is not int or type(cosigned) is not int or floor < 0 or cosigned < 0:
+        raise BadState("is damaged", where=str(path), fix="remove it; the next update writes it anew")
+    return floor, cosigned
+
+
+def _write(home: Path, floor: int, cosigned: int) -> None:
+    private_dir(home)
+    replace(home / CLOCK, stamped(_FORMAT, 1, {"floor": floor, "cosigned": cosigned}))
