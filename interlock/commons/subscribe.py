@@ -132,7 +132,7 @@ class Subscriber:
         live = read_live(self._home)
         with self._reading.current() as commons:
             view, tree_size = commons.view, commons.checked.checkpoint.size
-            take_operators(self._home, view, self._pins.policy, self._finder.logged)
+            take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
             found = [self._finder.found(view, live, *pair) for pair in read_subscriptions(self._home)]
         fresh = [(f.row, f.pack) for f in found if f.pack is not None]
         self._demand_resolves(fresh)

@@ -117,17 +117,20 @@ def demand_root(data: bytes) -> str:
         ) from None
     if not verified:
         raise UntrustedRoot("is not signed by its own keyholders", where="root", fix="get it from a keyholder again")
-    _demand_keyholders(data, None, "root")
+    try:
+        demand_holders(data)
+    except CeremonyRefused as e:
+        raise UntrustedRoot(e.what, where=e.where or "root", fix="ask a keyholder") from None
     return _log_policy_of(md.signed)
 
 
-def _demand_keyholders(data: bytes, previous: bytes | None, where: str) -> None:
-    """Raises: UntrustedRoot, for a root that its named keyholders, and those before, did not make as a quorum."""
+def _demand_keyholders(data: bytes, previous: bytes, where: str) -> None:
+    """Raises: MetadataRefused, for a root that is no quorum's of its named keyholders and of those before."""
     try:
         demand_holders(data, previous)
     except CeremonyRefused as e:
         told = f"{e.where} {e.what}" if e.where not in ("", "root") else e.what
-        raise UntrustedRoot(told, where=where, fix="ask a keyholder") from None
+        raise MetadataRefused(told, where=where, fix="try another mirror; ask a keyholder") from None
 
 
 def _log_policy_of(root: Root) -> str:

@@ -26,7 +26,6 @@ from interlock.commons.operators import (
     parse_operators,
 )
 from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.entry import signed_entry
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import parse_policy
 from tests.unit.commons_world import ORIGIN, World, log_policy, seed, world
@@ -191,11 +190,8 @@ def test_a_list_that_puts_log_and_witnesses_in_one_hand_is_published_by_nobody(c
 
 
 def test_a_list_whose_log_entry_is_of_another_type_is_refused(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistyped(signer: object, **fields: object) -> object:
-        kind = {"operators": "task"}.get(str(fields["type"]), fields["type"])
-        return signed_entry(signer, **{**fields, "type": kind})  # type: ignore[arg-type]
-
-    monkeypatch.setattr("interlock.commons.publish.signed_entry", mistyped)
+    right = commons.publisher._item
+    monkeypatch.setattr(commons.publisher, "_item", lambda kind, *rest: right("task", *rest))
     commons.publisher.publish_operators(APART)
     with pytest.raises(NotLogged, match="another type"):
         commons.member("node").update()

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
 
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
 from interlock.base.files import BadState, Locked, NewerFormat
 from interlock.commons import updater
+from interlock.commons.ceremony import Plan, plan_of, request_of
 from interlock.commons.layout import TOP_ROLES, channel_path
 from interlock.commons.repository import Repository
-from interlock.commons.signers import load_keys
+from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.updater import MetadataRefused, View, refreshed
-from tests.unit.commons_world import World, pack, plan, root_by, world
+from tests.unit.commons_world import World, pack, plan, root_by, seed, world
 
 
 @pytest.fixture
@@ -193,5 +196,48 @@ def test_a_new_circle_of_keyholders_is_followed_from_the_old_root(commons: World
 
 def test_fetching_without_a_limit_is_our_own_fault(commons: World) -> None:
     with pytest.raises(Exception, match="Failed to download") as caught:
-        list(updater._Adapter(DirectoryFetcher(commons.public)).fetch("metadata/timestamp.json"))
+        list(updater._Adapter(DirectoryFetcher(commons.public), None).fetch("metadata/timestamp.json"))
     assert isinstance(caught.value.__cause__, AssertionError)
+
+
+def _next_root(commons: World, plan_: Plan, *names: str) -> bytes:
+    """A root after the first, signed with these holders' keys whether or not they are a quorum."""
+    request = request_of(plan_, commons.root, commons.clock.now_us())
+    md = Metadata[Root].from_bytes(request.root)
+    for name in names:
+        md.sign(RoleSigner(seed(f"holder {name}")), append=True)
+    return md.to_bytes()
+
+
+def _serve_root(commons: World, root: bytes) -> None:
+    (commons.public / "metadata" / "2.root.json").write_bytes(root)
+
+
+def test_a_root_whose_quorum_is_of_one_employer_is_refused_though_tuf_would_take_it(commons: World) -> None:
+    poll = Poll(commons)
+    assert poll().root_version == 1
+    wanted = plan_of(commons.root)
+    ada, ben, cleo = wanted.holders
+    one = replace(wanted, holders=(replace(ada, employer="Acme"), replace(ben, employer="Acme"), cleo))
+    bad = _next_root(commons, one, "ada", "ben")
+    before = Metadata[Root].from_bytes(commons.root).signed
+    before.verify_delegate("root", (md := Metadata[Root].from_bytes(bad)).signed_bytes, md.signatures)
+    _serve_root(commons, bad)
+    with pytest.raises(MetadataRefused, match="two of one employer"):
+        poll()
+    (commons.public / "metadata" / "2.root.json").unlink()
+    assert poll().root_version == 1
+
+
+def test_a_root_that_names_no_keyholders_is_refused_and_the_last_good_one_stays(commons: World) -> None:
+    poll = Poll(commons)
+    poll()
+    md = Metadata[Root].from_bytes(_next_root(commons, plan_of(commons.root)))
+    del md.signed.unrecognized_fields["x-interlock-holders"]
+    for name in ("ada", "ben"):
+        md.sign(RoleSigner(seed(f"holder {name}")), append=True)
+    _serve_root(commons, md.to_bytes())
+    with pytest.raises(MetadataRefused, match="names no keyholders"):
+        poll()
+    _serve_root(commons, root_by(plan_of(commons.root), commons.root, commons.clock.now_us(), "ben", "cleo"))
+    assert poll().root_version == 2

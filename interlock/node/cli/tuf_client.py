@@ -89,7 +89,7 @@ def _follow(args: argparse.Namespace, directory: Path, names: Sequence[str]) -> 
     state = directory / _STATE
     root = read_bounded(state / _BOOTSTRAP, MAX_ROOT)
     fetcher, now_us = _Places(args.metadata_url, args.target_base_url), SystemClock().now_us()
-    with refreshed(state, fetcher, bootstrap=root, now_us=now_us) as view:
+    with refreshed(state, fetcher, bootstrap=root, now_us=now_us, holders=False) as view:
         for name in names:
             path = Path(args.target_dir) / quote(name, "")
             held = read_bounded(path, _MAX_TARGET) if path.exists() else None
