@@ -52,7 +52,7 @@ def test_every_step_of_the_demo_holds_and_every_process_is_gone(tmp_path: Path) 
     assert len(result["steps"]) == STEPS
     assert all(step["ok"] for step in result["steps"])
     assert set(result["processes"]) == {
-        "acme", "borealis", "cobalt", "commons", "dap-helper", "dap-leader", "evil", "log", "mirror",
+        "acme", "borealis", "cobalt", "commons", "dap-helper", "dap-leader", "evil", "issuer", "log", "mirror",
         "witness-a.example", "witness-b.example",
     }  # fmt: skip
     _wait_until_gone(list(result["processes"].values()))

@@ -21,6 +21,7 @@ from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
 from interlock.commons.consensus import Seen, agreed
+from interlock.commons.enrolment import demand_honest_count
 from interlock.commons.holders import CeremonyRefused
 from interlock.commons.indicators import Catalog, build_catalog, indicator_pack
 from interlock.commons.live import read_live
@@ -39,7 +40,7 @@ from interlock.engine.policy.builtins import builtin
 from interlock.engine.policy.document import parse_document
 from interlock.engine.sinks import verify_file
 from interlock.node.demo.cast import CommandFailed
-from interlock.node.demo.stage import MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
+from interlock.node.demo.stage import ISSUER, MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.setup import LOG_POLICY
 
@@ -76,6 +77,7 @@ class Acts:
         self.stage = stage
         self.cast = stage.cast
         self.root_sha256 = ""
+        self.issuer_key = ""
         self.sessions: dict[str, list[dict[str, object]]] = {}
         self.seen: tuple[Seen, ...] = ()
         self.counts: list[tuple[str, int]] = []
@@ -95,10 +97,11 @@ class Acts:
         return {"holders": ", ".join(root.holders), "threshold": quorum, "root": self.root_sha256}
 
     def start_roles(self) -> Evidence:
-        """Log, witnesses, commons, mirror and both aggregators, each a process with a folder of its own."""
+        """Log, witnesses, commons, mirror, both aggregators and the issuer, each a process with its own folder."""
         self.stage.make_mirror()
         self.stage.make_aggregators()
-        names = (*WITNESSES, "log", "commons", "mirror", "dap-leader", "dap-helper")
+        self.issuer_key = self.stage.make_issuer()
+        names = (*WITNESSES, "log", "commons", "mirror", "dap-leader", "dap-helper", "issuer")
         for name in names:
             self.stage.serve(name, "witness" if name in WITNESSES else name)
         return {name: self.stage.url(name).removeprefix("http://127.0.0.1") for name in names}
@@ -118,12 +121,14 @@ class Acts:
     # --- the members
 
     def initialise(self) -> Evidence:
-        """Each node pins the root's digest, the log's key and the witnesses; nothing is trusted on first use."""
+        """Each node pins the root's digest, the log's key and the witnesses, and its organisation is enrolled."""
         for name in MEMBERS:
             self.stage.make_member(name)
         self._wait_for("mirror")
         self._each(MEMBERS, lambda name: self._init(name))
-        return {"nodes": ", ".join(MEMBERS), "root": self.root_sha256, "log": ORIGIN, "quorum": "2 witnesses"}
+        self._each(MEMBERS, self._join)
+        nodes = {"nodes": ", ".join(MEMBERS), "root": self.root_sha256}
+        return {**nodes, "log": ORIGIN, "quorum": "2 witnesses", "enrolled with": ISSUER}
 
     def subscribe(self) -> Evidence:
         """Each node verifies the pack through the mirror, and it goes live; then its daemon follows."""
@@ -134,10 +139,11 @@ class Acts:
         return {"pack": f"{PACK}@stable", "version": row.version, "sha256": row.sha256, "tree size": row.tree_size}
 
     def agree(self) -> Evidence:
-        """The task's catalog is published and logged before its epoch opens; then each organisation consents."""
+        """Catalog and member keys are published and logged before the epoch opens; then each organisation consents."""
         catalog, epoch_s = self._publish_catalog()
         self._catalog = catalog
         self._task, self._collector_key = self.stage.make_task(catalog, epoch_s)
+        self.stage.publish_member_keys(self._task, self._task.time_of(catalog.opens_at))
         self._wait_for("mirror")
         self._each(MEMBERS, lambda name: self._mesh(name, "consent", "on", TASK, "--demo"))
         _sleep_until(catalog.opens_at, self.stage.clock.now_us)
@@ -164,9 +170,14 @@ class Acts:
     # --- the counts
 
     def report(self) -> Evidence:
-        """The epoch closes: one report of 0s and 1s an organisation, a share sealed to each aggregator."""
+        """The epoch closes: one report of 0s and 1s an organisation, shown with a token that nobody can tie to it."""
         self._each(MEMBERS, lambda name: self._mesh(name, "report", "--close-epoch"))
-        return {"reports": len(MEMBERS), "a report": "Prio3SumVec of 0s and 1s", "wire": "dap-18"}
+        return {
+            "reports": len(MEMBERS),
+            "a report": "Prio3SumVec of 0s and 1s",
+            "wire": "dap-18",
+            "membership": "blind token, checked by both aggregators",
+        }
 
     def cannot_read(self) -> Evidence:
         """From the sealed shares in the leader's database: each opens its own, and none of the other's."""
@@ -192,6 +203,8 @@ class Acts:
         catalog, found = _made(self._catalog), self._collected()
         self.counts = [(p, n) for p, n in zip(catalog.places, found.sums, strict=True) if n]
         self.seen = agreed(catalog, found.sums, found.report_count, threshold=DEMO_LEAST, demo=True)
+        count = self.stage.count(_made(self._task).time_of(catalog.opens_at))
+        demand_honest_count(count, reports=found.report_count)
         blocked = {
             f"rule:{r['policy_id']}" for r in self.sessions[MEMBERS[0]] if r["outcome"] in ("blocked", "refused")
         }
@@ -199,6 +212,7 @@ class Acts:
             raise CommandFailed("a rule that all three saw is not counted three times", where="counts")
         return {
             "organisations": found.report_count,
+            "tokens given out": f"{count.issued}, by the issuer's signed count",
             "places seen by all": len(self.seen),
             "floor": f"{DEMO_LEAST}, by --demo (a real task has {LEAST})",
         }
@@ -247,6 +261,11 @@ class Acts:
     def _init(self, name: str) -> None:
         policy = str(self.stage.root / LOG_POLICY)
         self._mesh(name, "init", "--root-sha256", self.root_sha256, "--log-policy", policy)
+
+    def _join(self, name: str) -> None:
+        """Enrol with the issuer, by the invite that it handed out."""
+        issuer = ("--issuer", self.stage.url("issuer"), "--issuer-key", self.issuer_key)
+        self._mesh(name, "members", "join", *issuer, "--invite", str(self.stage.invite(name)))
 
     def _mesh(self, name: str, *command: str) -> str:
         return self.cast.run(["mesh", *command, "--config", str(self.stage.config(name))])
@@ -368,6 +387,7 @@ def _sleep_until(us: int, now_us: Callable[[], int]) -> None:
 
 def _epoch(receipts: Path) -> int:
     return int(json.loads(receipts.read_bytes().splitlines()[-1])["policy_epoch"])
+
 
 _T = TypeVar("_T")
 

@@ -75,9 +75,9 @@ def _play(stage: Stage, show: Show, steps: list[Step]) -> bool:
 def _programme(acts: Acts, attacks: Attacks) -> list[tuple[str, Callable[[], Evidence]]]:
     return [
         ("root ceremony", acts.ceremony),
-        ("commons, mirror, log, two witnesses, DAP leader and helper run", acts.start_roles),
+        ("commons, mirror, log, two witnesses, DAP leader and helper, issuer run", acts.start_roles),
         ("pack published: entry, checkpoint, proof, targets, snapshot, timestamp", acts.publish),
-        ("three nodes initialised", acts.initialise),
+        ("three nodes initialised, three organisations enrolled", acts.initialise),
         ("three nodes subscribed through the mirror", acts.subscribe),
         ("catalog published, consent given", acts.agree),
         ("three agents ran under their guards", acts.guard),

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import Clock
-from interlock.base.fetch import HttpPoster
+from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.fetch import HttpPoster, fetcher_of
 from interlock.base.files import private_dir, replace
 from interlock.base.organisations import DEMO_LEAST
 from interlock.base.settings import FORMAT, VERSION
+from interlock.commons.enrolment import IssuedCount, parse_count
 from interlock.commons.indicators import Catalog
+from interlock.commons.memberfiles import member_file
+from interlock.commons.membership import BLIND, TaskMembership
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import Publisher
+from interlock.commons.statements import MAX_STATEMENT
 from interlock.dap.shares import HpkeKey
 from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
@@ -25,6 +30,7 @@ from interlock.dap.vdaf.prio3 import Prio3
 from interlock.node.config import ServeConfig
 from interlock.node.demo.cast import Address, Cast
 from interlock.node.parties import secret_in
+from interlock.node.roles.issuer import invite_hash
 from interlock.node.setup import (
     LOG_POLICY,
     Root,
@@ -32,17 +38,19 @@ from interlock.node.setup import (
     hold_ceremony,
     make_aggregator,
     make_hpke_key,
+    make_issuer,
     make_log,
     make_witness,
     put_task,
     write_settings,
 )
-from interlock.node.wiring import publisher_of
+from interlock.node.storage.issuer import IssuerStore
+from interlock.node.wiring import ISSUER_STORE, issuer_of, publisher_of
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 
-__all__ = ["HOLDERS", "MEMBERS", "ORIGIN", "TASK", "THRESHOLD", "WITNESSES", "Crash", "Stage"]
+__all__ = ["HOLDERS", "ISSUER", "MEMBERS", "ORIGIN", "TASK", "THRESHOLD", "WITNESSES", "Crash", "Stage"]
 
 ORIGIN: Final = "log.demo.example/packs"
 HOLDERS: Final = ("ada", "ben", "cleo")
@@ -52,7 +60,9 @@ WITNESSES: Final = ("witness-a.example", "witness-b.example")
 TASK: Final = "coding-agent-demo"
 # The ceremony's keys are sealed with less memory than real ones, so that three take no second.
 _ARGON2_MEMORY: Final = 16 << 20
-_ROLES: Final = ("commons", "mirror", "log", *WITNESSES, "dap-leader", "dap-helper", "evil")
+ISSUER: Final = "enrol.demo.example"  # the operator of the issuer, who is neither of the aggregators'
+_OPERATORS: Final = {"dap-leader": "leader.demo.example", "dap-helper": "helper.demo.example"}
+_ROLES: Final = ("commons", "mirror", "log", *WITNESSES, "dap-leader", "dap-helper", "issuer", "evil")
 
 
 class Crash(Exception):
@@ -112,20 +122,50 @@ class Stage:
         return root
 
     def make_aggregators(self) -> None:
-        """Both aggregators' folders and the tokens by which members, collector and leader are known."""
+        """Both aggregators' folders, each with pins of its own, and the tokens of collector and leader.
+
+        Members have none: their reports prove what is needed.
+        """
         leader, helper = self.dir("dap-leader"), self.dir("dap-helper")
-        for directory in (leader, helper):
+        policy, root = (self.root / LOG_POLICY).read_bytes(), (self.root / "root.json").read_bytes()
+        for name, operator in _OPERATORS.items():
+            directory = self.dir(name)
             make_aggregator(directory, os.urandom)
-            write_settings(directory / "interlock.toml", "serve", {"dir": str(directory)})
+            init_node(directory, log_policy=policy, root=root)
+            values = {"dir": str(directory), "operator": operator, "upstream": self.url("mirror")}
+            write_settings(directory / "interlock.toml", "serve", values)
         private_dir(self.dir("collector"))
-        tokens = {name: secrets.token_hex(32) for name in (*MEMBERS, "collector", "leader")}
-        for name in MEMBERS:
-            add_token(leader / "members.json", name, tokens[name])
-            replace(private_dir(self.dir(name)) / "leader-token", tokens[name].encode("ascii"))
+        tokens = {name: secrets.token_hex(32) for name in ("collector", "leader")}
         add_token(leader / "collectors.json", "collector", tokens["collector"])
         replace(self.dir("collector") / "leader-token", tokens["collector"].encode("ascii"))
         add_token(helper / "leaders.json", "leader", tokens["leader"])
         replace(leader / "helper-token", tokens["leader"].encode("ascii"))
+
+    def make_issuer(self) -> str:
+        """The issuer's folder; returns its key's text."""
+        key = make_issuer(self.dir("issuer"), os.urandom)
+        write_settings(self.config("issuer"), "serve", {"dir": str(self.dir("issuer")), "operator": ISSUER})
+        return key
+
+    def invite(self, name: str) -> Path:
+        """A file with an invite for one organisation, in its folder."""
+        code = secrets.token_hex(16)
+        with contextlib.closing(IssuerStore(self.dir("issuer") / ISSUER_STORE)) as store:
+            store.add_invite(invite_hash(code), name, self.clock.now_us() + 3600 * MICROSECONDS)
+        path = private_dir(self.dir(name)) / "invite"
+        replace(path, code.encode("ascii"))
+        return path
+
+    def publish_member_keys(self, task: Task, epoch: int) -> None:
+        """The key of one epoch's tokens, made by the issuer, published and logged by the commons."""
+        with issuer_of(ServeConfig(self.dir("issuer"), operator=ISSUER), self.clock) as issuer:
+            keys = issuer.open_epoch(TASK, epoch, BLIND, task.start_us(epoch + 2))
+        self.publisher().publish_members([member_file(keys, where="issuer")])
+
+    def count(self, epoch: int) -> IssuedCount:
+        """What the issuer says of an epoch's tokens, to whoever asks."""
+        found = fetcher_of(self.url("issuer")).fetch(f"counts/{TASK}/{epoch}", max_length=MAX_STATEMENT)
+        return parse_count(found)
 
     def make_member(self, name: str, *, reports: bool = True) -> None:
         """A member's folder with its one configuration file."""
@@ -139,7 +179,7 @@ class Stage:
             f'commons = "{self.url("mirror")}"',
         ]
         if reports:
-            lines += ["[report]", f'task = "{directory}/task.json"', f'token = "{directory}/leader-token"']
+            lines += ["[report]", f'task = "{directory}/task.json"']
         replace(self.config(name), ("\n".join(lines) + "\n").encode("utf-8"))
 
     def make_mirror(self) -> None:
@@ -159,6 +199,7 @@ class Stage:
             time_precision=epoch_s,
             min_batch_size=DEMO_LEAST,
             vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
+            membership=TaskMembership(BLIND, TASK).encode(),
         )
         task = task_of(configuration, demo=True)
         key = make_hpke_key(self.dir("collector") / "hpke.json", os.urandom)

@@ -15,10 +15,12 @@ import enum
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Final
 
 from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.base.errors import InterlockError
+from interlock.base.files import file_lock
 
 __all__ = ["Epoch", "IssuerStore", "Member", "MemberState", "Refused"]
 
@@ -74,6 +76,11 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
     asked BLOB NOT NULL, answer BLOB NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (task, epoch, organisation))
 """,
     )
+
+    def __init__(self, path: Path) -> None:
+        # SQLite does not wait where two processes make the same file at once: the first one makes it alone.
+        with file_lock(path.with_name(f"{path.name}.lock"), wait=True):
+            super().__init__(path)
 
     # organisations
 
