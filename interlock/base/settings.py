@@ -37,7 +37,15 @@ SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "approvals": {"queue": str, "wait_seconds": (int, float), "use_seconds": (int, float), "four_eyes": bool},
     "mesh": {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)},
     "report": {"task": str, "token": str, "nodes": list},
-    "serve": {"dir": str, "name": str, "operator": str, "upstream": str, "log_url": str, "poll_seconds": (int, float)},
+    "serve": {
+        "dir": str,
+        "name": str,
+        "operator": str,
+        "upstream": str,
+        "log_url": str,
+        "mirrors": list,
+        "poll_seconds": (int, float),
+    },
 }
 _LIMIT: Final = 1 << 20
 

@@ -12,15 +12,19 @@
           operator = NAME        who runs an issuer or an aggregator; no operator is both
           upstream = URL         what a mirror copies; where an aggregator has member keys from
           log_url = URL          the log that a commons publishes to, and that a mirror copies
+          mirrors = ["NAME=URL"] what a monitor compares, two or more
           poll_seconds = 60
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from interlock.base.errors import one_line
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
 
 __all__ = [
@@ -28,12 +32,15 @@ __all__ = [
     "ReportConfig",
     "ServeConfig",
     "mesh_config",
+    "named_places",
     "report_config",
     "serve_config",
     "settings_of",
     "toml_text",
 ]
 
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
+_NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
 LEAST_POLL_S: Final = 0.1
 MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
 
@@ -74,6 +81,7 @@ class ServeConfig:
     log_url: str = ""
     poll_s: float = 60
     demo: bool = False
+    mirrors: Mapping[str, str] = field(default_factory=dict)
 
 
 def settings_of(explicit: str | None) -> Settings:
@@ -119,7 +127,21 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         _text(values, "log_url"),
         _seconds(settings, values, ServeConfig.poll_s),
         demo,
+        named_places(values.get("mirrors", []), f"{settings.path}: [serve] mirrors"),
     )
+
+
+def named_places(rows: object, where: str) -> dict[str, str]:
+    """Addresses by name, from a list of `NAME=URL`. Raises: BadConfig."""
+    found: dict[str, str] = {}
+    for row in rows if isinstance(rows, list) else [rows]:
+        name, eq, url = row.partition("=") if isinstance(row, str) else ("", "", "")
+        if not (eq and url and _NAME.fullmatch(name)):
+            raise BadConfig("is not of the form NAME=URL", where=f"{where}: {one_line(str(row), 80)}", fix=_NAMED)
+        if name in found or url in found.values():
+            raise BadConfig("stands twice", where=f"{where}: {name}", fix="name two different mirrors")
+        found[name] = url
+    return found
 
 
 def toml_text(text: str) -> str:

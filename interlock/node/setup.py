@@ -4,6 +4,7 @@
     witness     witness.key  log-policy.txt (whose logs it cosigns)
     commons     keys/  public/  log-policy.txt  log-token (to publish with)
     mirror      node.json and bootstrap.root.json (what it pinned)
+    monitor     node.json and bootstrap.root.json; what it found below it
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
     issuer      issuer.key  issuer.sqlite
@@ -217,7 +218,7 @@ def read_signer(path: Path) -> Ed25519Signer:
     return read_key(path)
 
 
-def write_settings(path: Path, section: str, values: Mapping[str, str | float]) -> None:
+def write_settings(path: Path, section: str, values: Mapping[str, str | float | list[str]]) -> None:
     """Write a configuration file with one section, unless there is one already. Raises: NotWritable."""
     if path.exists():
         return
@@ -226,9 +227,15 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | float]) 
         f"v = {VERSION}",
         "",
         f"[{section}]",
-        *(f"{key} = {toml_text(value) if isinstance(value, str) else value}" for key, value in values.items()),
+        *(f"{key} = {_toml(value)}" for key, value in values.items()),
     ]
     replace(path, ("\n".join(lines) + "\n").encode("utf-8"))
+
+
+def _toml(value: str | float | list[str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_text, value))}]"
+    return toml_text(value) if isinstance(value, str) else str(value)
 
 
 def _hashes(path: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from interlock.base.fetch import HttpPoster, fetcher_of
 from interlock.base.files import BadState, private_dir, read_bounded
 from interlock.base.settings import BadConfig
 from interlock.commons.mirror import Mirror
+from interlock.commons.monitor import Monitor
 from interlock.commons.pins import read_pins
 from interlock.commons.publish import Publisher
 from interlock.commons.signers import load_keys
@@ -28,7 +29,7 @@ from interlock.dap.shares import KeyRing
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import ServeConfig
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
-from interlock.node.roles import aggregate, commons, issuer, log, mirror, witness
+from interlock.node.roles import aggregate, commons, issuer, log, mirror, monitor, witness
 from interlock.node.roles.admission import Admission
 from interlock.node.service import alone_in
 from interlock.node.setup import LOG_POLICY, make_hpke_key, read_signer, read_tokens
@@ -36,7 +37,6 @@ from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.tokens import TokenTable
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -45,7 +45,7 @@ from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
 from interlock.transparency.witness import Witness
 
-__all__ = ["ISSUER_STORE", "ROLES", "issuer_of", "publisher_of", "role_app"]
+__all__ = ["ISSUER_STORE", "ROLES", "issuer_of", "monitor_of", "publisher_of", "role_app"]
 
 ISSUER_STORE: Final = "issuer.sqlite"
 _SHARES: Final = ("hpke.json", "members.json", "leaders.json", "collectors.json")  # an aggregator's or a collector's
@@ -123,6 +123,25 @@ def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
         yield mirror.app(copy)
 
 
+def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
+    """The monitor in a folder. Raises: BadConfig, for fewer than two mirrors; BadState, NotWritable."""
+    if len(config.mirrors) < 2:
+        raise BadConfig("names fewer than two", where="[serve] mirrors", fix='write mirrors = ["NAME=URL", "NAME=URL"]')
+    places = {name: fetcher_of(url) for name, url in config.mirrors.items()}
+    return Monitor(config.directory, read_pins(config.directory), places, clock)
+
+
+@contextlib.contextmanager
+def _monitor(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    with contextlib.closing(monitor_of(config, clock)) as watching:
+
+        def look(stop: threading.Event) -> None:
+            monitor.keep_looking(watching, stop, every_s=config.poll_s)
+
+        with _in_background("look", look):
+            yield monitor.app(watching)
+
+
 @contextlib.contextmanager
 def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
@@ -134,9 +153,7 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
         stack.callback(storage.close)
         stack.callback(exchange.close)
         leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
-        path = place / "members.json"  # which an aggregator of proofs alone does without
-        members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
-        collectors = read_tokens(place / "collectors.json")
+        members, collectors = read_tokens(place / "members.json"), read_tokens(place / "collectors.json")
         yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
 
 
@@ -187,6 +204,7 @@ Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlett
 ROLES: Final[Mapping[str, Role]] = {
     "commons": _commons,
     "mirror": _mirror,
+    "monitor": _monitor,
     "log": _log,
     "witness": _witness,
     "dap-leader": _leader,

@@ -37,9 +37,19 @@ from interlock.transparency.policy import Checked, TlogPolicy
 from interlock.transparency.proof import parse_proof
 from interlock.transparency.tiles import CHECKPOINT, ENTRIES, WIDTH, Tile, TileReader, decode_bundle, encode_bundle
 
-__all__ = ["MAX_EVIDENCE", "Evidence", "LogView", "Rollback", "SplitView", "parse_evidence", "tile_loader"]
+__all__ = [
+    "MAX_EVIDENCE",
+    "VIEW_FORMAT",
+    "Evidence",
+    "LogView",
+    "Rollback",
+    "SplitView",
+    "parse_evidence",
+    "tile_loader",
+    "write_evidence",
+]
 
-_STATE: Final = "interlock-log-view"
+VIEW_FORMAT: Final = "interlock-log-view"
 _EVIDENCE: Final = "interlock-split-view"
 MAX_EVIDENCE: Final = 3 * MAX_NOTE  # bytes; two notes as JSON strings, and a proof
 
@@ -132,6 +142,11 @@ class LogView:
         note = self._last(origin)
         return None if note is None else parse_checkpoint(note.text)
 
+    def note(self, origin: str) -> bytes | None:
+        """The last checkpoint as it was signed and cosigned, to be shown to others; None where there is none."""
+        note = self._last(origin)
+        return None if note is None else encode_note(note)
+
     def refresh(self, fetcher: Fetcher) -> Checked:
         """Fetch the newest checkpoint and take it in. Raises: as `advance`, and the fetcher's errors."""
         return self.advance(fetcher.fetch(CHECKPOINT, max_length=MAX_NOTE), fetcher)
@@ -143,6 +158,13 @@ class LogView:
         """
         checked = self._policy.opened(parse_note(note))
         return self._take(checked, fetcher, newest=True)
+
+    def observe(self, note: bytes, fetcher: Fetcher) -> Checked:
+        """Take in a checkpoint that somebody was shown, new or old: it must lie on the one timeline.
+
+        Raises: as `advance`, except Rollback.
+        """
+        return self._take(self._policy.opened(parse_note(note)), fetcher, newest=False)
 
     def check_entry(self, entry: bytes, proof: bytes, fetcher: Fetcher) -> Checked:
         """Accept an entry by its tlog-proof, whose checkpoint must lie on the one timeline that this node knows.
@@ -172,7 +194,7 @@ class LogView:
             self._policy.demand_quorum(checked)
             if now.size > seen:
                 body: dict[str, object] = {"origin": now.origin, "note": encode_note(checked.note).decode("utf-8")}
-                replace(self._path(now.origin), stamped(_STATE, 1, body))
+                replace(self._path(now.origin), stamped(VIEW_FORMAT, 1, body))
         return checked
 
     def _demand_one_timeline(self, older: Note, newer: Note, fetcher: Fetcher) -> None:
@@ -193,11 +215,7 @@ class LogView:
             self._report(Evidence(old.origin, encode_note(older), encode_note(newer), root_then, proof), old, new)
 
     def _report(self, evidence: Evidence, old: Checkpoint, new: Checkpoint) -> None:
-        private_dir(self._evidence)
-        name = hashlib.sha256(evidence.data(0)).hexdigest()[:16]
-        file = self._evidence / f"split-view-{name}.json"
-        if not file.exists():
-            replace(file, evidence.data(self._clock.now_us()))
+        file = write_evidence(self._evidence, evidence, self._clock)
         what = f"log has signed two histories: trees of {old.size} and {new.size} entries do not belong together"
         raise SplitView(what, evidence, file)
 
@@ -208,7 +226,7 @@ class LogView:
         path = self._path(origin)
         if not path.exists():
             return None
-        body = unstamped(read_bounded(path, MAX_EVIDENCE), _STATE, 1, where=str(path))
+        body = unstamped(read_bounded(path, MAX_EVIDENCE), VIEW_FORMAT, 1, where=str(path))
         try:
             note = parse_note(str(body.get("note")).encode("utf-8"))
             found = parse_checkpoint(note.text).origin
@@ -217,6 +235,15 @@ class LogView:
         if found != origin or body.get("origin") != origin:
             raise BadState("is damaged", where=str(path), fix="restore it, or enrol this node anew")
         return note
+
+
+def write_evidence(folder: Path, evidence: Evidence, clock: Clock) -> Path:
+    """Keep evidence as a file, once; returns where. Raises: NotWritable."""
+    private_dir(folder)
+    file = folder / f"split-view-{hashlib.sha256(evidence.data(0)).hexdigest()[:16]}.json"
+    if not file.exists():
+        replace(file, evidence.data(clock.now_us()))
+    return file
 
 
 def tile_loader(fetcher: Fetcher) -> Callable[[Tile], bytes]:

@@ -1,0 +1,286 @@
+"""A monitor: reads every entry of a log, and holds what mirrors serve against it; alarms on what does not fit.
+
+    kind         what it means                                                               ends
+    split-view   a log has signed two histories; the evidence file convinces anybody         never
+    unexpected   an entry that should not be: of no known kind, badly signed, by a key of    never
+                 another role, or a second meaning of a name and version. Whose keys were
+                 whose before a monitor began, today's metadata does not tell: of the
+                 entries that it finds at first, that is not asked
+    missing      bytes that an entry names are not served, longer than a publish takes       once they are
+    changed      other bytes are served in their place                                       once they are right
+    unlogged     signed metadata names what the log does not have                            once it does not
+    mirror       a mirror does not answer, or what it serves does not verify                 once it does
+
+A log makes what is published visible to all; it is seen only if somebody looks. Whoever runs a monitor looks for
+everyone. It trusts what a node trusts (the pinned root and log policy) and no mirror: it needs two, run by different
+people, so that one that withholds is told from a commons that does.
+
+    HOME/monitor.sqlite   HOME/view/  HOME/views/NAME/  HOME/tuf/NAME/  what was verified   HOME/evidence/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
+from interlock.base.fetch import Fetcher, NotFound, Unreachable
+from interlock.base.files import file_lock, private_dir
+from interlock.base.primitives import BadSignature
+from interlock.commons.layout import CATALOG_RING, DELEGATIONS, role_of_pack
+from interlock.commons.logged import LogFetcher
+from interlock.commons.monitor_store import Alarm, MonitorStore, Place
+from interlock.commons.pack import sha256_hex
+from interlock.commons.pins import Pins
+from interlock.commons.served import MAX_SERVED, served_path
+from interlock.commons.updater import View, refreshed
+from interlock.transparency.checkpoint import Checkpoint
+from interlock.transparency.entry import LogEntry, known_entry
+from interlock.transparency.follow import LogView, SplitView, tile_loader
+from interlock.transparency.grow import bundles, grown
+from interlock.transparency.note import encode_note
+from interlock.transparency.policy import Checked
+from interlock.transparency.tiles import WIDTH
+
+__all__ = ["GRACE_US", "Looked", "Monitor"]
+
+GRACE_US: Final = 900 * MICROSECONDS  # what is logged may be served so much later
+RECHECK_US: Final = 86_400 * MICROSECONDS  # how often bytes that were good are looked at again
+_Thing = tuple[str, str, str, str]  # type, name, ring and SHA-256, as an entry has them
+PLACES_MOST: Final = 1000  # in one pass, of each kind
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one pass saw: the tree's size, how many places it looked at, the alarms that are new, and all open ones."""
+
+    tree_size: int
+    places: int
+    new: tuple[Alarm, ...]
+    open: tuple[Alarm, ...]
+
+
+class Monitor:
+    """Watches one commons and its log through several mirrors (name -> fetcher), each with the log below `log/`.
+
+    Raises on making: ValueError, for fewer than two mirrors; BadState, NewerFormat, NotWritable.
+    """
+
+    def __init__(self, home: Path, pins: Pins, mirrors: Mapping[str, Fetcher], clock: Clock) -> None:
+        if len(mirrors) < 2:
+            raise ValueError("a monitor compares two mirrors or more")
+        self._home = private_dir(home)
+        self._pins = pins
+        self._mirrors = dict(mirrors)
+        self._clock = clock
+        self.store = MonitorStore(home / "monitor.sqlite")
+        evidence = home / "evidence"
+        self._all = LogView(home / "view", pins.policy, clock, evidence=evidence)
+        self._each = {n: LogView(home / "views" / n, pins.policy, clock, evidence=evidence) for n in mirrors}
+
+    def close(self) -> None:
+        self.store.close()
+
+    def look(self) -> Looked:
+        """One pass over everything that is new, and over some of what is not. Raises: Locked, NotWritable, BadState."""
+        with file_lock(self._home / "lock"):
+            seen = _Seen(self._clock.now_us())
+            named = {name: self._named(name, seen) for name in self._mirrors}  # before the log, which is ahead of it
+            checked = self._checkpoints(seen)
+            self._read_on(checked, seen)
+            places = self._look_at_places(seen)
+            for name, row in checked.items():
+                if row.checkpoint.size <= self.store.size:
+                    self._demand_logged(name, named[name], seen)
+            new = self.store.settle(seen.alarms, seen.well, seen.now)
+            still = tuple(alarm for alarm in self.store.alarms() if alarm.closed is None)
+            return Looked(self.store.size, places, (*seen.new, *new), still)
+
+    def _checkpoints(self, seen: _Seen) -> dict[str, Checked]:
+        """The newest checkpoint of each mirror that has one which verifies, all of them on one timeline."""
+        found: dict[str, Checked] = {}
+        for name, fetcher in self._mirrors.items():
+            with seen.trouble(name):
+                found[name] = self._each[name].refresh(LogFetcher(fetcher))
+        agreed: dict[str, Checked] = {}
+        for name, checked in sorted(found.items(), key=lambda row: row[1].checkpoint.size):
+            with seen.trouble(name):
+                self._all.observe(encode_note(checked.note), LogFetcher(self._mirrors[name]))
+                agreed[name] = checked
+        return agreed
+
+    def _read_on(self, checked: Mapping[str, Checked], seen: _Seen) -> None:
+        """Take in the entries that are new, from whichever mirror has the most and serves what verifies."""
+        rows = sorted(checked.items(), key=lambda row: -row[1].checkpoint.size)
+        for name, row in rows:
+            with seen.trouble(name):
+                self._take(row.checkpoint, self._mirrors[name], seen)
+                return
+
+    def _take(self, checkpoint: Checkpoint, fetcher: Fetcher, seen: _Seen) -> None:
+        builder = self.store.tree()
+        since, load = builder.size, tile_loader(LogFetcher(fetcher))
+        if checkpoint.size <= since:
+            return
+        hashes = grown(builder, checkpoint, load)
+        entries: dict[int, LogEntry] = {}
+        alarms: list[Alarm] = []
+        for tile, bundle in bundles(checkpoint, since, hashes, load):
+            for place, data in enumerate(bundle):
+                index = tile.index * WIDTH + place
+                if index >= since:
+                    alarms += self._examined(index, data, entries, seen, told_by=seen.keys if since else {})
+        seen.new += self.store.take(entries, builder, self._mirrors, alarms, seen.now)
+
+    def _examined(
+        self, index: int, data: bytes, entries: dict[int, LogEntry], seen: _Seen, told_by: Mapping[str, Collection[str]]
+    ) -> Iterator[Alarm]:
+        """Keep an entry among `entries`, and say what is wrong with it; `told_by` has the keys of each role."""
+        where, now = f"entry {index}", seen.now
+        try:
+            entry = known_entry(data)
+        except (Malformed, BadSignature) as e:
+            yield Alarm("unexpected", where, e.what, now)
+            return
+        role = _role_of(entry)
+        if role in told_by and entry.by not in told_by[role]:
+            told = f"{_name_of(entry)} is not by a key of role {role}"
+            yield Alarm("unexpected", where, told, now)
+        thing = (entry.type, entry.name, entry.ring, entry.version)
+        others = [(i, e.sha256) for i, e in entries.items() if (e.type, e.name, e.ring, e.version) == thing]
+        for other, sha256 in (*self.store.same_thing(entry), *others):
+            if sha256 != entry.sha256 and entry.type in _ONE_MEANING:
+                yield Alarm("unexpected", where, f"{_name_of(entry)} means other bytes than in entry {other}", now)
+        entries[index] = entry
+
+    def _look_at_places(self, seen: _Seen) -> int:
+        looked: list[tuple[Place, bool]] = []
+        for place in self.store.places(seen.now - RECHECK_US, PLACES_MOST):
+            if place.mirror in self._mirrors and place.mirror not in seen.away:
+                looked.append((place, self._is_good(place, seen)))
+        self.store.looked(looked, seen.now)
+        return len(looked)
+
+    def _is_good(self, place: Place, seen: _Seen) -> bool:
+        """Whether a mirror serves just the bytes that an entry names."""
+        path = served_path(place.type, place.name, place.version, place.ring, place.sha256)
+        where = f"{place.mirror}: {path}"
+        try:
+            data = self._mirrors[place.mirror].fetch(path, max_length=MAX_SERVED)
+        except NotFound:
+            if seen.now - place.since > GRACE_US:
+                seen.say("missing", where, f"entry {place.index} names it, and it is not served")
+            return False
+        except InterlockError as e:
+            seen.trust_less(place.mirror, e)
+            return False
+        good = sha256_hex(data) == place.sha256
+        if good:
+            seen.good.add(where)
+        else:
+            seen.say("changed", where, f"is not what entry {place.index} names")
+        return good
+
+    def _named(self, name: str, seen: _Seen) -> dict[_Thing, str]:
+        """What a mirror's metadata names and the log must have: (type, name, ring, SHA-256) -> where it stands."""
+        with seen.trouble(name):
+            place = self._home / "tuf" / name
+            with refreshed(place, self._mirrors[name], bootstrap=self._pins.root, now_us=seen.now) as view:
+                found = dict(_things(view))
+                for role in _ROLES:
+                    seen.keys.setdefault(role, set()).update(view.keys_of(role))
+            seen.read.add(name)
+            return found
+        return {}
+
+    def _demand_logged(self, mirror: str, things: Mapping[_Thing, str], seen: _Seen) -> None:
+        for (kind, thing, ring, sha256), where in things.items():
+            if not self.store.holds(kind, thing, ring, sha256):
+                seen.say("unlogged", f"{mirror}: {where}", f"is signed, and no entry of type {kind} stands for it")
+
+
+# What has one meaning a version; a gate may run twice, and two reviewers speak of one version.
+_ROLE_OF: Final = {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "targets"}
+_ROLES: Final = ("targets", "snapshot", *DELEGATIONS)
+_ONE_MEANING: Final = frozenset({"pack", "promote", "snapshot", "root", "task", "operators"})
+
+
+class _Seen:
+    """What one pass saw: alarms, and what was looked at and found well, so that only that ends an alarm."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.alarms: list[Alarm] = []
+        self.keys: dict[str, set[str]] = {}  # of each role, as any mirror's metadata has them
+        self.new: list[Alarm] = []  # those that are on record already
+        self.trouble_at: set[str] = set()  # mirrors
+        self.away: set[str] = set()  # mirrors that do not answer: not asked again in this pass
+        self.read: set[str] = set()  # mirrors whose metadata was read
+        self.good: set[str] = set()  # places that serve what they should
+
+    def say(self, kind: str, where: str, what: str) -> None:
+        self.alarms.append(Alarm(kind, where, what, self.now))
+
+    def trust_less(self, mirror: str, error: InterlockError) -> None:
+        self.say("mirror", mirror, error.what)
+        self.trouble_at.add(mirror)
+        if isinstance(error, Unreachable):
+            self.away.add(mirror)
+
+    def well(self, alarm: Alarm) -> bool:
+        """Whether the cause of an alarm that was not raised again is gone."""
+        if alarm.kind in ("missing", "changed"):
+            return alarm.where in self.good
+        if alarm.kind == "unlogged":
+            return alarm.where.partition(":")[0] in self.read
+        return alarm.kind == "mirror" and alarm.where not in self.trouble_at
+
+    def trouble(self, mirror: str) -> _Trouble:
+        """Within it, an error of ours is an alarm on the mirror; two histories are one on the log."""
+        return _Trouble(self, mirror)
+
+
+class _Trouble:
+    def __init__(self, seen: _Seen, mirror: str) -> None:
+        self._seen, self._mirror = seen, mirror
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: object, _trace: object) -> bool:
+        if isinstance(error, SplitView):
+            self._seen.say("split-view", error.evidence.origin, error.what)
+        elif isinstance(error, InterlockError):
+            self._seen.trust_less(self._mirror, error)
+        return isinstance(error, InterlockError)
+
+
+def _name_of(entry: LogEntry) -> str:
+    return f"{entry.type} {entry.name}@{entry.ring} version {entry.version}"
+
+
+def _role_of(entry: LogEntry) -> str:
+    """The role whose key an entry must be by; "" where that is not for metadata to say (a reviewer, an author)."""
+    if entry.type in ("pack", "gate", "promote"):
+        return role_of_pack(entry.ring, "indicator" if entry.name.startswith("indicator-") else "policy")
+    return {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "targets"}.get(
+        entry.type, ""
+    )
+
+
+def _things(view: View) -> Iterator[tuple[_Thing, str]]:
+    """The targets and the snapshot of a view, as the log would name them."""
+    for path, info in view.listed().items():
+        parts, sha256 = path.removesuffix(".json").split("/"), str(info.hashes.get("sha256"))
+        if parts[0] == "packs" and path.endswith(".json") and len(parts) == 4:
+            yield ("pack", parts[2], parts[1], sha256), path
+        elif parts[0] == "catalogs" and path.endswith(".json"):
+            yield ("task", parts[1], CATALOG_RING, sha256), path
+        elif path == "operators.json":
+            yield ("operators", "operators", "targets", sha256), path
+    snapshot = f"{view.snapshot_version}.snapshot.json"
+    yield ("snapshot", "snapshot", "snapshot", sha256_hex(view.metadata()[snapshot])), f"metadata/{snapshot}"

@@ -1,0 +1,227 @@
+"""A monitor: silent over a commons that does what its log says, with an alarm of its own for whatever does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
+from interlock.commons.monitor import GRACE_US, Looked, Monitor
+from interlock.commons.pins import init_node
+from interlock.transparency.entry import signed_entry
+from interlock.transparency.log import open_log
+from interlock.transparency.note import NoteSigner
+from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, world
+
+
+class Place:
+    """A mirror's files, some of which are gone or others, or the whole of which does not answer."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self.fetcher = fetcher
+        self.down = False
+        self.instead: dict[str, bytes | None] = {}
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        if self.down:
+            raise Unreachable("does not answer", where=path)
+        if path not in self.instead:
+            return self.fetcher.fetch(path, max_length=max_length)
+        data = self.instead[path]
+        if data is None:
+            raise NotFound("is not there", where=path)
+        return data
+
+
+class Watched:
+    """A commons, two mirrors of it, and a monitor."""
+
+    def __init__(self, commons: World) -> None:
+        self.commons = commons
+        self.mirrors = {name: commons.mirror(name) for name in ("east", "west")}
+        self.copy()
+        self.places = {name: Place(DirectoryFetcher(m.public)) for name, m in self.mirrors.items()}
+        self.monitor = self.again()
+
+    def again(self) -> Monitor:
+        pins = init_node(self.commons.home / "monitor-pins", log_policy=log_policy(), root=self.commons.root)
+        return Monitor(self.commons.home / "monitor", pins, self.places, self.commons.clock)
+
+    def copy(self) -> None:
+        for mirror in self.mirrors.values():
+            mirror.copy()
+
+    def log(self, *entries: bytes) -> None:
+        """Put entries into the log, and whatever a publish needs after them."""
+        for entry in entries:
+            self.commons.log.append(entry)
+        self.copy()
+
+    def look(self, after_us: int = 0) -> Looked:
+        self.commons.clock.advance(after_us / 1_000_000)
+        return self.monitor.look()
+
+    def kinds(self, after_us: int = 0) -> list[str]:
+        return sorted(alarm.kind for alarm in self.look(after_us).open)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with world(tmp_path) as commons:
+        commons.publisher.publish(pack(1), "canary")
+        made = Watched(commons)
+        yield made
+        made.monitor.close()
+
+
+def target(version: int) -> str:
+    return f"targets/packs/canary/team/{pack(version).digest}.{version}.json"
+
+
+def test_a_commons_that_does_what_its_log_says_raises_no_alarm(watched: Watched) -> None:
+    first = watched.look()
+    assert (first.open, first.new) == ((), ())
+    assert first.tree_size == watched.commons.log.log.size
+    assert first.places >= 2 * 2
+    watched.commons.publisher.publish(pack(2), "canary")
+    watched.copy()
+    assert watched.look(GRACE_US + 1).open == ()
+    assert watched.look().places == 0
+
+
+def test_bytes_that_are_not_served_are_missing_after_the_grace_and_only_at_that_mirror(watched: Watched) -> None:
+    watched.places["east"].instead[target(1)] = None
+    assert watched.kinds() == []
+    (alarm,) = watched.look(GRACE_US + 1).new
+    assert (alarm.kind, alarm.where) == ("missing", f"east: {target(1)}")
+    again = watched.look()
+    assert (again.new, len(again.open)) == ((), 1)
+    watched.places["east"].instead.clear()
+    assert watched.kinds() == []
+    assert [a.closed is not None for a in watched.monitor.store.alarms()] == [True]
+
+
+def test_other_bytes_in_place_of_those_that_were_logged_are_told_of(watched: Watched) -> None:
+    watched.places["west"].instead[target(1)] = b"{}"
+    assert watched.kinds() == ["changed"]
+    watched.places["west"].instead.clear()
+    assert watched.kinds() == []
+
+
+def test_bytes_that_were_good_are_looked_at_again_and_their_change_is_told_of(watched: Watched) -> None:
+    assert watched.kinds() == []
+    watched.places["west"].instead[target(1)] = b"{}"
+    assert watched.kinds() == []
+    kinds = watched.kinds(24 * 3600 * 1_000_000 + 1)
+    assert kinds == ["changed", "mirror", "mirror"], "a day later the timestamps have ended too"
+
+
+def test_a_mirror_that_does_not_answer_is_told_of_until_it_does(watched: Watched) -> None:
+    watched.places["east"].down = True
+    assert watched.kinds() == ["mirror"]
+    watched.places["east"].down = False
+    assert watched.kinds() == []
+
+
+def test_an_alarm_does_not_end_because_its_mirror_goes_away(watched: Watched) -> None:
+    watched.places["east"].instead[target(1)] = b"{}"
+    assert watched.kinds() == ["changed"]
+    watched.places["east"].down = True
+    assert watched.kinds() == ["changed", "mirror"]
+
+
+@pytest.mark.parametrize("junk", [b"no entry at all", b'{"v":1}'])
+def test_an_entry_of_no_known_kind_is_unexpected(watched: Watched, junk: bytes) -> None:
+    watched.log(junk)
+    assert watched.kinds() == ["unexpected"]
+
+
+def test_an_entry_whose_signature_does_not_verify_is_unexpected(watched: Watched) -> None:
+    good = signed_entry(seed("x"), type="gate", name="team", version=1, ring="beta", sha256="ab" * 32, at=1)
+    watched.log(good.data.replace(b'"version":1', b'"version":2'))
+    assert watched.kinds() == ["unexpected"]
+
+
+def test_a_second_meaning_of_a_version_is_unexpected_whether_read_at_once_or_later(watched: Watched) -> None:
+    stable = (seed("commons canary"), "pack", "other", "canary")
+    two = [
+        signed_entry(stable[0], type=stable[1], name=stable[2], version=7, ring=stable[3], sha256=d * 32, at=1).data
+        for d in ("aa", "bb", "cc")
+    ]
+    watched.log(*two[:2])
+    told = [a.what for a in watched.look().open if "other bytes" in a.what]
+    assert len(told) == 1
+    watched.log(two[2])
+    assert sum("other bytes" in a.what for a in watched.look().open) == 3
+
+
+def test_an_entry_by_a_key_of_another_role_is_unexpected_once_the_past_is_read(watched: Watched) -> None:
+    def gate(name: str) -> bytes:
+        return signed_entry(
+            seed("thief"), type="gate", name=name, version=1, ring="canary", sha256="ab" * 32, at=1
+        ).data
+
+    watched.log(gate("before"))  # who was allowed to sign what long ago, today's metadata does not tell
+    assert watched.kinds() == []
+    watched.log(gate("after"))
+    (alarm,) = watched.look().open
+    assert (alarm.kind, alarm.what) == ("unexpected", "gate after@canary version 1 is not by a key of role canary")
+
+
+def test_a_log_that_shows_two_mirrors_two_histories_is_caught(watched: Watched, tmp_path: Path) -> None:
+    assert watched.kinds() == []
+    commons = watched.commons
+    with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as fork:
+        forked = TestLog(fork, tmp_path / "fork", commons.clock)
+        for i in range(commons.log.log.size + 3):
+            forked.append(b"another history %d" % i)
+        watched.places["west"].instead |= {
+            f"log/{path.relative_to(forked.public)}": path.read_bytes()
+            for path in forked.public.rglob("*")
+            if path.is_file()
+        }
+        assert "split-view" in watched.kinds()
+        assert list((commons.home / "monitor" / "evidence").iterdir())
+        watched.places["west"].instead.clear()
+        assert "split-view" in watched.kinds()
+
+
+def test_what_a_monitor_knows_survives_its_end(watched: Watched) -> None:
+    watched.log(b"junk")
+    assert watched.kinds() == ["unexpected"]
+    watched.monitor.close()
+    watched.monitor = watched.again()
+    watched.commons.publisher.publish(pack(2), "canary")
+    watched.copy()
+    looked = watched.look()
+    assert [a.kind for a in looked.open] == ["unexpected"]
+    assert looked.new == ()
+    assert looked.tree_size == watched.commons.log.log.size
+
+
+def test_no_number_of_entries_without_bytes_hides_the_others(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.commons.monitor.PLACES_MOST", 4)
+    key = seed("commons canary")
+    watched.log(
+        *(
+            signed_entry(key, type="gate", name="team", version=i, ring="beta", sha256=f"{i:064x}", at=1).data
+            for i in range(1, 20)
+        )
+    )
+    watched.commons.publisher.publish(pack(2), "canary")
+    watched.copy()
+    watched.places["east"].instead[target(2)] = b"{}"
+    for _ in range(40):
+        if any(a.kind == "changed" for a in watched.look().open):
+            break
+    else:
+        pytest.fail("the changed pack was never looked at")
+
+
+def test_a_monitor_asks_for_two_mirrors(watched: Watched, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="two mirrors"):
+        Monitor(
+            watched.commons.home / "m", watched.monitor._pins, {"one": watched.places["east"]}, watched.commons.clock
+        )
