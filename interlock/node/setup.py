@@ -4,7 +4,6 @@
     witness     witness.key  log-policy.txt (whose logs it cosigns)
     commons     keys/  public/  log-policy.txt  log-token (to publish with)
     mirror      node.json and bootstrap.root.json (what it pinned)
-    monitor     node.json and bootstrap.root.json; what it found below it
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
     issuer      issuer.key  issuer.sqlite
@@ -24,10 +23,21 @@ from interlock.base.files import BadState, private_dir, read_bounded, replace, s
 from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
-from interlock.commons.ceremony import Plan, assemble, expiry_us, new_keys, request_of, sign_request
+from interlock.commons.ceremony import (
+    Plan,
+    assemble,
+    expiry_us,
+    finish_root,
+    new_keys,
+    plan_of,
+    request_of,
+    sign_request,
+)
 from interlock.commons.holders import LEAST_THRESHOLD, CeremonyRefused, Holder, term_of
+from interlock.commons.keyring import named_key
 from interlock.commons.publish import create_commons, is_commons, make_commons_keys
 from interlock.commons.signers import read_key
+from interlock.commons.transcript import demand_transcript
 from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
@@ -43,6 +53,7 @@ __all__ = [
     "LogKeys",
     "Root",
     "add_token",
+    "adopt_root",
     "hold_ceremony",
     "issue_token",
     "keyholder_name",
@@ -152,6 +163,29 @@ def hold_ceremony(
     create_commons(home, root.root, now_us)
     replace(home / "ceremony" / TRANSCRIPT, root.transcript)
     return Root(root.root, root.transcript, tuple(passphrases), threshold)
+
+
+def adopt_root(home: Path, data: bytes, transcript: bytes | None, now_us: int) -> Root:
+    """Begin the commons in `home` under a root that keyholders made elsewhere, for the online keys that lie there.
+
+    Raises: CeremonyRefused, BadState, BadKey, NotWritable.
+    """
+    finish_root(data)
+    if transcript is not None:
+        demand_transcript(transcript, data, None)
+    plan = plan_of(data)
+    for role, key in plan.online.items():
+        if not (home / "keys" / f"{role}.key").exists():
+            fix = f"make keys before the ceremony: interlock mesh keys create --dir {home}"
+            raise BadState(f"has no key of {role}", where=str(home / "keys"), fix=fix)
+        if named_key(home / "keys" / f"{role}.key") != key.text:
+            fix = "use the folder whose keys the ceremony was asked for"
+            raise BadState(f"has another key of {role} than the root names", where=str(home / "keys"), fix=fix)
+    create_commons(home, data, now_us)
+    private_dir(home / "ceremony")
+    if transcript is not None:
+        replace(home / "ceremony" / TRANSCRIPT, transcript)
+    return Root(data, transcript or b"", tuple(h.name for h in plan.holders), plan.threshold)
 
 
 def make_aggregator(directory: Path, rng: Rng) -> None:

@@ -106,7 +106,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
         (("ada", "ben"), ["--threshold", "3"], "cannot be 3 of 2"),
         (("ada", "ben"), ["--threshold", "1"], "cannot be 1 of 2"),
         (("ada", "ada"), [], "--holder ada: is named twice"),
-        (("ada",), ["--holder", "ben"], "is not of the form NAME=FILE"),
+        (("ada",), ["--holder", "ben"], "is not of the form NAME[@EMPLOYER]=FILE"),
         (("ada",), ["--holder", "ben={none}"], "cannot be read"),
         (("ada",), ["--holder", "ben={empty}"], "holds no passphrase"),
         (("ada",), ["--holder", "ben={open}"], "can be read by others"),

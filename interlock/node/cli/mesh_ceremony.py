@@ -113,6 +113,9 @@ def assemble_root(args: argparse.Namespace) -> int:
     done = assemble(asked, files, SystemClock().now_us())
     version = read_root(done.root, "root").signed.version
     root, transcript = out / f"{version}.root.json", out / f"{version}.root.transcript.json"
+    if root.exists() and read_bounded(root, MAX_ROOT) != done.root:
+        fix = "use it, or take it away if nobody has it yet: two files of one version would both be good"
+        raise BadInput("is there already, with other signatures", where=str(root), fix=fix)
     out.mkdir(parents=True, exist_ok=True)
     write_for_others(transcript, done.transcript)
     write_for_others(root, done.root)

@@ -23,10 +23,12 @@ from interlock.commons.holders import LEAST_THRESHOLD
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
-from interlock.node.config import named_places
+from interlock.commons.transcript import MAX_TRANSCRIPT
 from interlock.node.setup import (
     LOG_POLICY,
     TABLES,
+    TRANSCRIPT,
+    adopt_root,
     hold_ceremony,
     issue_token,
     make_aggregator,
@@ -41,8 +43,7 @@ __all__ = ["CONFIG", "passphrase_in", "setup", "token"]
 
 CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
-_Values = dict[str, str | int | list[str]]
-_SETTING: Final = {"mirror": "mirrors"}  # option -> its setting, where that has another name
+_Values = dict[str, str | int]
 _PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE"}
 # role -> the option of each argument that it cannot do without
 _NEEDED: Final = {
@@ -54,7 +55,6 @@ _NEEDED: Final = {
         "log_url": "--log-url URL",
         **_PINS,
     },
-    "monitor": {"mirror": "--mirror NAME=URL", **_PINS},
     "dap-leader": {},
     "dap-helper": {},
     "issuer": {"operator": "--operator NAME"},
@@ -64,7 +64,7 @@ _MARKS: Final = {
     "log.key": ("log",),
     "witness.key": ("witness",),
     "keys": ("commons",),
-    "node.json": ("mirror", "monitor", "dap-leader", "dap-helper"),
+    "node.json": ("mirror", "dap-leader", "dap-helper"),
     "issuer.key": ("issuer",),
     "hpke.json": ("dap-leader", "dap-helper"),
 }
@@ -79,13 +79,11 @@ def setup(args: argparse.Namespace) -> int:
         for name, option in {"operator": "--operator NAME", **_PINS}.items():
             if not getattr(args, name):
                 raise BadInput("is needed with --upstream", where=option)
-    if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
-        raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
     directory = Path(args.dir).absolute()
     policy = None if args.log_policy is None else _read_policy(Path(args.log_policy))
     values = _values(args, directory)
     _demand_own(args.role, directory, values)
-    passphrases = _passphrases(args) if args.role == "commons" else {}
+    passphrases = _passphrases(args) if args.role == "commons" and not args.root else {}
     with _made_whole(directory):
         if policy is not None:
             replace(directory / LOG_POLICY, policy)
@@ -112,12 +110,11 @@ def _values(args: argparse.Namespace, directory: Path) -> _Values:
         "witness": ("name",),
         "commons": ("log_url",),
         "mirror": ("upstream", "log_url"),
-        "monitor": ("mirror",),
         "issuer": ("operator",),
         "dap-leader": ("operator", "upstream"),
         "dap-helper": ("operator", "upstream"),
     }
-    named = {_SETTING.get(key, key): getattr(args, key) for key in keys[args.role]}
+    named = {key: getattr(args, key) for key in keys[args.role]}
     return {"dir": str(directory), **{key: value for key, value in named.items() if value}}
 
 
@@ -173,7 +170,7 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
         return [f"its line in a log policy: witness {args.name} {vkey} URL"]
     if args.role == "commons":
         return _make_commons(args, directory, passphrases)
-    if args.role in ("mirror", "monitor"):
+    if args.role == "mirror":
         root = read_bounded(Path(args.root), _LIMIT)
         init_node(directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=root)
         return [f"pinned root sha256: {sha256_hex(root)}"]
@@ -194,7 +191,12 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
 
 def _make_commons(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:
     now_us = SystemClock().now_us()
-    root = hold_ceremony(directory, passphrases, threshold=args.threshold, now_us=now_us, rng=os.urandom)
+    if args.root:
+        return _adopt_commons(Path(args.root), directory, now_us)
+    employers = {name: employer for name, employer in map(_person, args.holder) if employer}
+    root = hold_ceremony(
+        directory, passphrases, threshold=args.threshold, now_us=now_us, rng=os.urandom, employers=employers
+    )
     return [
         f"root signed by {root.threshold} of {len(root.holders)} holders; sealed keys: {directory / 'ceremony'}",
         f"root sha256 (give it to members): {sha256_hex(root.data)}",
@@ -202,12 +204,30 @@ def _make_commons(args: argparse.Namespace, directory: Path, passphrases: dict[s
     ]
 
 
+def _adopt_commons(path: Path, directory: Path, now_us: int) -> list[str]:
+    beside = path.with_name(TRANSCRIPT)
+    transcript = read_bounded(beside, MAX_TRANSCRIPT) if beside.exists() else None
+    root = adopt_root(directory, read_bounded(path, _LIMIT), transcript, now_us)
+    return [
+        f"root of {', '.join(root.holders)}, {root.threshold} signatures each time",
+        f"root sha256 (give it to members): {sha256_hex(root.data)}",
+        f"put the log's token into {directory / 'log-token'} (0600) to publish",
+        f"then log its transcript: interlock mesh ceremony install {path} --dir {directory}",
+    ]
+
+
+def _person(text: str) -> tuple[str, str]:
+    """Name and employer of an argument NAME[@EMPLOYER]=FILE."""
+    name, _, employer = text.partition("=")[0].partition("@")
+    return name, employer
+
+
 def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for text in args.holder:
-        name, eq, file = text.partition("=")
+        (name, _), (_, eq, file) = _person(text), text.partition("=")
         if not (name and eq and file):
-            raise BadInput("is not of the form NAME=FILE", where=f"--holder {text}")
+            raise BadInput("is not of the form NAME[@EMPLOYER]=FILE", where=f"--holder {text}")
         if name in found:
             raise BadInput("is named twice", where=f"--holder {name}", fix="each keyholder is one person")
         found[name] = passphrase_in(Path(file))
@@ -215,7 +235,7 @@ def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
         raise BadInput(
             f"cannot be {args.threshold} of {len(found)} keyholders",
             where="--threshold",
-            fix=f"name more with --holder NAME=FILE; {LEAST_THRESHOLD} is the least",
+            fix=f"name more with --holder NAME[@EMPLOYER]=FILE; {LEAST_THRESHOLD} is the least",
         )
     return found
 
