@@ -4,6 +4,7 @@
     witness     witness.key  log-policy.txt (whose logs it cosigns)
     commons     keys/  public/  log-policy.txt  log-token (to publish with)
     mirror      node.json and bootstrap.root.json (what it pinned)
+    monitor     node.json and bootstrap.root.json; what it found below it
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
     issuer      issuer.key  issuer.sqlite

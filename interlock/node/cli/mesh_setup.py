@@ -24,6 +24,7 @@ from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
+from interlock.node.config import named_places
 from interlock.node.setup import (
     LOG_POLICY,
     TABLES,
@@ -43,7 +44,8 @@ __all__ = ["CONFIG", "passphrase_in", "setup", "token"]
 
 CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
-_Values = dict[str, str | int]
+_Values = dict[str, str | int | list[str]]
+_SETTING: Final = {"mirror": "mirrors"}  # option -> its setting, where that has another name
 _PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE"}
 # role -> the option of each argument that it cannot do without
 _NEEDED: Final = {
@@ -55,6 +57,7 @@ _NEEDED: Final = {
         "log_url": "--log-url URL",
         **_PINS,
     },
+    "monitor": {"mirror": "--mirror NAME=URL", **_PINS},
     "dap-leader": {},
     "dap-helper": {},
     "issuer": {"operator": "--operator NAME"},
@@ -64,7 +67,7 @@ _MARKS: Final = {
     "log.key": ("log",),
     "witness.key": ("witness",),
     "keys": ("commons",),
-    "node.json": ("mirror", "dap-leader", "dap-helper"),
+    "node.json": ("mirror", "monitor", "dap-leader", "dap-helper"),
     "issuer.key": ("issuer",),
     "hpke.json": ("dap-leader", "dap-helper"),
 }
@@ -79,6 +82,8 @@ def setup(args: argparse.Namespace) -> int:
         for name, option in {"operator": "--operator NAME", **_PINS}.items():
             if not getattr(args, name):
                 raise BadInput("is needed with --upstream", where=option)
+    if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
+        raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
     directory = Path(args.dir).absolute()
     policy = None if args.log_policy is None else _read_policy(Path(args.log_policy))
     values = _values(args, directory)
@@ -110,11 +115,12 @@ def _values(args: argparse.Namespace, directory: Path) -> _Values:
         "witness": ("name",),
         "commons": ("log_url",),
         "mirror": ("upstream", "log_url"),
+        "monitor": ("mirror",),
         "issuer": ("operator",),
         "dap-leader": ("operator", "upstream"),
         "dap-helper": ("operator", "upstream"),
     }
-    named = {key: getattr(args, key) for key in keys[args.role]}
+    named = {_SETTING.get(key, key): getattr(args, key) for key in keys[args.role]}
     return {"dir": str(directory), **{key: value for key, value in named.items() if value}}
 
 
@@ -170,7 +176,7 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
         return [f"its line in a log policy: witness {args.name} {vkey} URL"]
     if args.role == "commons":
         return _make_commons(args, directory, passphrases)
-    if args.role == "mirror":
+    if args.role in ("mirror", "monitor"):
         root = read_bounded(Path(args.root), _LIMIT)
         init_node(directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=root)
         return [f"pinned root sha256: {sha256_hex(root)}"]
