@@ -61,7 +61,7 @@ def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
     if not (pack and at and ring):
         raise BadInput("is not a pack of the mesh", where=name, fix="write mesh:PACK@RING")
     home = _mesh_home()
-    return (lambda: installed.load(home, pack, ring)), (lambda: installed.fingerprint(home))
+    return (lambda: installed.load(home, pack, ring)), installed.Watch(home)
 
 
 def _mesh_home() -> Path:

@@ -14,21 +14,26 @@ HOME/evidence/            what proves that a log showed two histories
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from interlock.base.files import BadState, read_bounded, replace, stamped, unstamped
+from interlock.base import files
+from interlock.base.files import BadState, read_bounded, stamped, unstamped
 from interlock.base.text import is_sha256
+from interlock.commons.withdrawn import SCOPES, Withdrawn
 
 __all__ = [
     "GRANTS",
     "LIVE",
     "STATUS",
     "SUBSCRIPTIONS",
+    "Key",
     "Live",
     "LiveRow",
+    "Subscription",
     "dump_live",
     "parse_live",
     "read_live",
@@ -44,12 +49,18 @@ STATUS: Final = "status.json"
 SUBSCRIPTIONS: Final = "subscriptions.json"
 _FORMAT: Final = "interlock-live"
 _SUBSCRIPTIONS: Final = "interlock-subscriptions"
+_VERSION: Final = 2
 _LIMIT: Final = 1 << 20
+_T = TypeVar("_T")
+
+
+Key = tuple[str, str]  # (pack, ring)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """One pack in force. `at` is when it went live, in microseconds; `tree_size` that of its proof's checkpoint."""
+    """One pack that was verified. `at` is when this node took it, `live_at` when its monitor window ends and it comes
+    into force (microseconds; 0 for at once); `tree_size` is that of its proof's checkpoint."""
 
     pack: str
     ring: str
@@ -58,73 +69,188 @@ class LiveRow:
     log_index: int
     tree_size: int
     at: int
+    live_at: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.pack, self.ring
+
+    @property
+    def name(self) -> str:
+        return f"{self.pack}@{self.ring}"
 
 
 @dataclass(frozen=True)
 class Live:
-    """All packs in force, by (pack, ring)."""
+    """What a node holds of each subscription.
 
-    rows: Mapping[tuple[str, str], LiveRow] = field(default_factory=dict)
+    `rows` are the versions that came last; one in its monitor window is watched until its `live_at`. `before` are those
+    that were in force before them: in force still as long as the window lasts, and what a rollback returns to. `seen`
+    are the highest versions that were ever offered, with their digests; nothing below them is taken again unasked.
+    `withdrawn` is what was taken back.
+    """
+
+    rows: Mapping[Key, LiveRow] = field(default_factory=dict)
+    before: Mapping[Key, LiveRow] = field(default_factory=dict)
+    seen: Mapping[Key, tuple[int, str]] = field(default_factory=dict)
+    withdrawn: tuple[Withdrawn, ...] = ()
+
+    def in_force(self, now_us: int) -> dict[Key, LiveRow]:
+        """What each subscription goes by at a time."""
+        found = {key: row if row.live_at <= now_us else self.before.get(key) for key, row in self.rows.items()}
+        return {key: row for key, row in found.items() if row is not None}
+
+    def watched(self, now_us: int) -> dict[Key, LiveRow]:
+        """What is in its monitor window at a time."""
+        return {key: row for key, row in self.rows.items() if row.live_at > now_us}
 
     def with_rows(self, rows: Iterable[LiveRow]) -> Live:
-        return Live({**self.rows, **{(r.pack, r.ring): r for r in rows}})
+        """With what was just taken; what had come into force by then is what was before."""
+        now, before = dict(self.rows), dict(self.before)
+        for row in rows:
+            last, back = now.get(row.key), before.get(row.key)
+            if back is not None and back.version == row.version:
+                del before[row.key]
+            elif last is not None and last.version != row.version and last.live_at <= row.at:
+                before[row.key] = dataclasses.replace(last, live_at=0)
+            now[row.key] = row
+        return dataclasses.replace(self, rows=now, before=before)
+
+    def with_seen(self, key: Key, newest: tuple[int, str]) -> Live:
+        """With the newest version that a ring was seen to have."""
+        return self if self.seen.get(key) == newest else dataclasses.replace(self, seen={**self.seen, key: newest})
+
+    def settled(self, now_us: int) -> Live:
+        """With the windows that are over taken out, so that no clock that is set back begins them again."""
+        rows = {k: dataclasses.replace(r, live_at=0) if r.live_at <= now_us else r for k, r in self.rows.items()}
+        return dataclasses.replace(self, rows=rows)
+
+    def returned(self, key: Key) -> Live:
+        """Back to what was in force before. Raises: KeyError, where there is nothing."""
+        before = dict(self.before)
+        row = dataclasses.replace(before.pop(key), live_at=0)
+        return dataclasses.replace(self, rows={**self.rows, key: row}, before=before)
+
+    def without(self, key: Key) -> Live:
+        """Without a subscription; what was seen of it stays known."""
+        rows, before = ({k: row for k, row in held.items() if k != key} for held in (self.rows, self.before))
+        return dataclasses.replace(self, rows=rows, before=before)
+
+    @property
+    def digests(self) -> set[str]:
+        """What the store has to hold."""
+        return {row.sha256 for held in (self.rows, self.before) for row in held.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A pack that is followed in a ring; `window_us` is how long a new version is watched before it is in force, `pin`
+    the version that it stays at (0: the newest)."""
+
+    pack: str
+    ring: str
+    window_us: int = 0
+    pin: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.pack, self.ring
+
+    @property
+    def name(self) -> str:
+        return f"{self.pack}@{self.ring}"
 
 
 def dump_live(live: Live) -> bytes:
     """The bytes of a live file. The inverse of `parse_live`."""
-    return stamped(_FORMAT, 1, {"packs": [asdict(row) for row in live.rows.values()]})
+    body: dict[str, object] = {
+        "packs": [asdict(row) for row in live.rows.values()],
+        "before": [asdict(row) for row in live.before.values()],
+        "seen": [
+            {"pack": pack, "ring": ring, "version": version, "sha256": sha256}
+            for (pack, ring), (version, sha256) in live.seen.items()
+        ],
+        "withdrawn": [asdict(row) for row in live.withdrawn],
+    }
+    return stamped(_FORMAT, _VERSION, body)
 
 
 def parse_live(data: bytes, *, where: str) -> Live:
     """Read a live file. Raises: BadState, NewerFormat."""
-    body = unstamped(data, _FORMAT, 1, where=where)
-    rows = body.get("packs")
-    if not isinstance(rows, list):
-        raise BadState("has no list of packs", where=where)
-    return Live().with_rows(_row(row, where) for row in rows)
+    body = unstamped(data, _FORMAT, _VERSION, where=where)
+    rows, before = (_rows(body, key, _row, where) for key in ("packs", "before"))
+    seen, withdrawn = _rows(body, "seen", _seen, where), _rows(body, "withdrawn", _withdrawn, where)
+    return Live({r.key: r for r in rows}, {r.key: r for r in before}, dict(seen), tuple(withdrawn))
 
 
 def read_live(home: Path) -> Live:
-    """The packs in force; none where nothing went live yet. Raises: BadState, NewerFormat."""
+    """What a node holds; nothing where nothing was taken yet. Raises: BadState, NewerFormat."""
     path = home / LIVE
     return parse_live(read_bounded(path, _LIMIT), where=str(path)) if path.exists() else Live()
 
 
 def write_live(home: Path, live: Live) -> None:
     """Put packs in force, all at once. Raises: NotWritable."""
-    replace(home / LIVE, dump_live(live))
+    files.replace(home / LIVE, dump_live(live))
 
 
 def store_file(home: Path, sha256: str) -> Path:
     return home / "store" / f"{sha256}.json"
 
 
-def read_subscriptions(home: Path) -> tuple[tuple[str, str], ...]:
-    """The (pack, ring) pairs that a node follows. Raises: BadState, NewerFormat."""
+def read_subscriptions(home: Path) -> tuple[Subscription, ...]:
+    """What a node follows. Raises: BadState, NewerFormat."""
     path = home / SUBSCRIPTIONS
     if not path.exists():
         return ()
-    body = unstamped(read_bounded(path, _LIMIT), _SUBSCRIPTIONS, 1, where=str(path))
-    rows = body.get("packs")
-    if not isinstance(rows, list) or not all(_is_pair(row) for row in rows):
-        raise BadState("has no list of [pack, ring] pairs", where=str(path))
-    return tuple((row[0], row[1]) for row in rows)
+    body = unstamped(read_bounded(path, _LIMIT), _SUBSCRIPTIONS, _VERSION, where=str(path))
+    return tuple(_rows(body, "packs", _subscription, str(path)))
 
 
-def write_subscriptions(home: Path, pairs: Iterable[tuple[str, str]]) -> None:
+def write_subscriptions(home: Path, rows: Iterable[Subscription]) -> None:
     """Raises: NotWritable."""
-    replace(home / SUBSCRIPTIONS, stamped(_SUBSCRIPTIONS, 1, {"packs": [list(p) for p in pairs]}))
+    files.replace(home / SUBSCRIPTIONS, stamped(_SUBSCRIPTIONS, _VERSION, {"packs": [asdict(row) for row in rows]}))
 
 
-def _is_pair(row: object) -> bool:
-    return isinstance(row, list) and len(row) == 2 and all(isinstance(x, str) for x in row)
+def _rows(body: Mapping[str, object], key: str, read: Callable[[object, str], _T], where: str) -> list[_T]:
+    """The rows of one list; version 1 had the packs alone."""
+    rows = body.get(key, [] if body["v"] == 1 else None)
+    if not isinstance(rows, list):
+        raise BadState(f"has no list of {key}", where=where)
+    return [read(row, where) for row in rows]
 
 
 def _row(row: object, where: str) -> LiveRow:
-    texts, numbers = ("pack", "ring", "sha256"), ("version", "log_index", "tree_size", "at")
+    texts, numbers = ("pack", "ring", "sha256"), ("version", "log_index", "tree_size", "at", "live_at")
+    values = _checked({"live_at": 0, **row} if isinstance(row, dict) else row, texts, numbers, where)
+    return LiveRow(**values)
+
+
+def _seen(row: object, where: str) -> tuple[Key, tuple[int, str]]:
+    values = _checked(row, ("pack", "ring", "sha256"), ("version",), where)
+    return (values["pack"], values["ring"]), (values["version"], values["sha256"])
+
+
+def _subscription(row: object, where: str) -> Subscription:
+    if isinstance(row, list) and len(row) == 2:  # as version 1 wrote it
+        row = {"pack": row[0], "ring": row[1], "window_us": 0, "pin": 0}
+    return Subscription(**_checked(row, ("pack", "ring"), ("window_us", "pin"), where))
+
+
+def _withdrawn(row: object, where: str) -> Withdrawn:
+    body = dict(row) if isinstance(row, dict) else {}
+    rules = body.pop("rules", None)
+    values = _checked(body, ("pack", "scope", "why"), ("version",), where)
+    if not isinstance(rules, list) or not all(isinstance(r, str) for r in rules) or values["scope"] not in SCOPES:
+        raise BadState("has a withdrawal with a value of the wrong type", where=where)
+    return Withdrawn(values["pack"], values["version"], tuple(rules), values["scope"], values["why"])
+
+
+def _checked(row: object, texts: tuple[str, ...], numbers: tuple[str, ...], where: str) -> dict[str, Any]:
+    """A row with these fields and no other. Raises: BadState."""
     if not isinstance(row, dict) or set(row) != {*texts, *numbers}:
-        raise BadState("has a pack with other fields than it should", where=where)
+        raise BadState("has a row with other fields than it should", where=where)
     good = all(isinstance(row[k], str) for k in texts) and all(type(row[k]) is int for k in numbers)
-    if not good or not is_sha256(row["sha256"]):
-        raise BadState("has a pack with a value of the wrong type", where=where)
-    return LiveRow(**row)
+    if not good or not is_sha256(row.get("sha256", "0" * 64)):
+        raise BadState("has a row with a value of the wrong type", where=where)
+    return row

@@ -3,12 +3,15 @@
 canary   shadow: a rule is evaluated, and what it says holds nothing up
 beta     escalate: a person is asked
 stable   escalate; mask and block where the operator granted it
+
+What may not block or mask asks, or stays in shadow where the operator chose so.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from interlock.commons.grants import Ungranted
 from interlock.engine.decision import Verdict
 
 __all__ = ["RINGS", "capped", "known_ring"]
@@ -23,7 +26,7 @@ def known_ring(ring: str) -> str:
     return ring
 
 
-def capped(verdict: Verdict, ring: str, *, granted: bool) -> Verdict:
+def capped(verdict: Verdict, ring: str, *, granted: bool, ungranted: Ungranted = "escalate") -> Verdict:
     """What a community rule's verdict becomes in a ring; never more than it was, ALLOW stays ALLOW.
 
     A ring that is not known holds everything in shadow: the least that a pack can do.
@@ -32,4 +35,4 @@ def capped(verdict: Verdict, ring: str, *, granted: bool) -> Verdict:
         return Verdict.ALLOW
     if ring == "stable" and granted:
         return verdict
-    return Verdict.ESCALATE
+    return Verdict.ESCALATE if verdict is Verdict.ESCALATE or ungranted == "escalate" else Verdict.ALLOW

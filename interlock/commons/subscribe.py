@@ -1,32 +1,37 @@
 """A member node: brings what the commons signed, the log has and witnesses saw into force; or keeps what it has.
 
-    update   TUF refresh -> newest checkpoint on the one timeline -> for each subscription: version not older ->
-             signed bytes -> log entry, proof, quorum -> pack parses and resolves -> store -> live.json, at once
+    update     TUF refresh -> newest checkpoint on the one timeline -> for each subscription what `found` finds ->
+               packs resolve -> store -> live.json, at once
+    pin        stay at one version; rollback: return to the one that was in force before, and stay there
 
 Every step raises its own error. Whatever fails, live.json and the packs it names stay as they were, and
-HOME/status.json says the trouble in one line. The home's files are listed in live.py.
+HOME/status.json says the trouble in one line. Each write is whole, and they stand in an order in which a process that
+is killed between two leaves a state that the next update completes. The home's files are listed in live.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
+from interlock.base import files
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher
-from interlock.base.files import file_lock, private_dir, read_bounded, replace, stamped, unstamped
-from interlock.commons.found import Finder
+from interlock.base.files import file_lock, private_dir
+from interlock.commons.differ import Changes, changes_of
+from interlock.commons.found import Finder, Found, TakenBack
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
-from interlock.commons.installed import base_rules, read_grants
+from interlock.commons.installed import base_rules, read_grants, stored_pack
 from interlock.commons.known_operators import take_operators
 from interlock.commons.layout import CATALOG_RING, MEMBERS_RING, catalog_path, members_path
 from interlock.commons.live import (
-    STATUS,
+    Key,
     Live,
     LiveRow,
+    Subscription,
     read_live,
     read_subscriptions,
     store_file,
@@ -39,24 +44,42 @@ from interlock.commons.pack import Pack, known_name
 from interlock.commons.reading import Reading
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
+from interlock.commons.status import say_trouble, say_update
+from interlock.commons.timefloor import trusted_now
 from interlock.commons.updater import MetadataRefused
+from interlock.commons.withdrawn import withdrawal
 
-__all__ = ["Subscriber", "Update", "read_status"]
+__all__ = ["NotFollowed", "Offer", "Subscriber", "Update"]
 
-_STATUS_FORMAT: Final = "interlock-status"
-_LIMIT: Final = 1 << 20
+
+class NotFollowed(InterlockError):
+    """A pack that this node does not follow, or a version that it cannot stay at."""
+
+    code = "bad-state"
 
 
 @dataclass(frozen=True)
 class Update:
-    """What an update found: the packs in force, those that changed, and the state that vouches for them."""
+    """What an update found: the packs held, those that changed and how, what is held back and why, and the state that
+    vouches for them."""
 
     rows: tuple[LiveRow, ...]
     changed: tuple[LiveRow, ...]
+    changes: tuple[Changes, ...]
+    held: tuple[tuple[str, str], ...]
     tree_size: int
     timestamp_version: int
     snapshot_version: int
     at: int
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a ring has now, verified and not taken; `changes` is what taking it would change."""
+
+    pack: Pack
+    row: LiveRow
+    changes: Changes
 
 
 class Subscriber:
@@ -68,34 +91,86 @@ class Subscriber:
         self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
         self._reading = Reading(home, fetcher, self._log_fetcher, clock)
 
-    def subscribe(self, pack: str, ring: str) -> None:
-        """Follow a pack in a ring, from the next update on. Raises: BadPack; ValueError, for no ring; NotWritable."""
-        known_ring(ring)
-        pair = (known_name(pack), ring)
-        self._edit(lambda pairs: [*pairs, pair])
+    def subscribe(self, pack: str, ring: str, window_us: int | None = None) -> None:
+        """Follow a pack in a ring, from the next update on; with a window, each new version is watched for so long.
+
+        A window that is given anew holds for what is being watched too, and is never made longer for that.
+        Raises: BadPack; ValueError, for no ring; NotWritable.
+        """
+        key = (known_name(pack), known_ring(ring))
+
+        def change(rows: dict[Key, Subscription]) -> None:
+            held = rows.get(key, Subscription(*key))
+            rows[key] = held if window_us is None else replace(held, window_us=window_us)
+
+        self._edit(change)
+        if window_us is not None:
+            self._shorten(key, window_us)
 
     def unsubscribe(self, pack: str, ring: str) -> None:
         """Follow it no more, and take it out of force. Raises: NotWritable."""
-        self._edit(lambda pairs: [p for p in pairs if p != (pack, ring)])
+        self._edit(lambda rows: rows.pop((pack, ring), None))
         with file_lock(self._home / "lock", wait=True):
-            rows = read_live(self._home).rows
-            write_live(self._home, Live({key: row for key, row in rows.items() if key != (pack, ring)}))
+            write_live(self._home, read_live(self._home).without((pack, ring)))
+
+    def pin(self, pack: str, ring: str, version: int) -> None:
+        """Stay at a version from the next update on; 0 follows the newest again.
+
+        Raises: NotFollowed, also for a version before the one in force; TakenBack; NotWritable.
+        """
+        live, now = read_live(self._home), self._now
+        force = live.in_force(now).get((pack, ring))
+        if version and (force is None or version != force.version):
+            if force is not None and version < force.version:
+                told = f"has version {force.version} in force, and {version} is older"
+                raise NotFollowed(told, where=f"mesh:{pack}@{ring}", fix="use interlock mesh rollback")
+            _demand_not_withdrawn(live, (pack, ring), version)
+        self._pin((pack, ring), version)
+
+    def rollback(self, pack: str, ring: str) -> tuple[LiveRow, LiveRow]:
+        """Return to the version that was in force before, and stay there; returns what was and what is held.
+
+        Raises: NotFollowed, where there is none; TakenBack; BadState, where its bytes are gone; NotWritable.
+        """
+        key = (pack, ring)
+        with file_lock(self._home / "lock", wait=True):
+            live = read_live(self._home)
+            last, back = live.rows.get(key), live.before.get(key)
+            if last is None or back is None:
+                told = "has no version that was in force before"
+                raise NotFollowed(told, where=f"mesh:{pack}@{ring}", fix="see interlock mesh status")
+            _demand_not_withdrawn(live, key, back.version)
+            self._demand_resolves([(back, stored_pack(self._home, back))])
+            self._pin(key, back.version)  # first: killed here, the next update returns to it all the same
+            live = live.returned(key)
+            write_live(self._home, live)
+        return last, live.rows[key]
 
     def update(self) -> Update:
         """Bring all subscriptions up to date, or change nothing that is in force.
 
         Raises: Rollback, Stale, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, TooLarge,
-        NotFound, Unreachable, Locked, NotWritable.
+        NotFound, TakenBack, Unreachable, Locked, NotWritable.
         """
         private_dir(self._home / "store")
         with file_lock(self._home / "lock"):
             try:
-                update = self._update()
+                return self._update()
             except InterlockError as e:
-                self._say(trouble=e)
+                say_trouble(self._home, self._clock.now_us(), e)
                 raise
-            self._say(update=update)
-            return update
+
+    def offered(self, pack: str, ring: str) -> Offer:
+        """The newest that a ring has of a pack, verified as for an update, which changes nothing in force.
+
+        Raises: as `update`.
+        """
+        wanted, live = Subscription(known_name(pack), known_ring(ring)), read_live(self._home)
+        with file_lock(self._home / "lock"), self._reading.current() as now:
+            found = self._finder.found(now.view, Live(seen=live.seen, withdrawn=live.withdrawn), wanted)
+        assert found.pack is not None, "where nothing is held, everything is new"
+        (changes,) = self._changes(live, [(found.row, found.pack)])
+        return Offer(found.pack, found.row, changes)
 
     def catalog(self, task: str) -> Catalog:
         """A task's catalog: signed, in the log, and logged before it opens.
@@ -129,28 +204,44 @@ class Subscriber:
         return keys
 
     def _update(self) -> Update:
-        live = read_live(self._home)
+        live, now = read_live(self._home), self._now
         with self._reading.current() as commons:
             view, tree_size = commons.view, commons.checked.checkpoint.size
             take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
-            found = [self._finder.found(view, live, *pair) for pair in read_subscriptions(self._home)]
-        fresh = [(f.row, f.pack) for f in found if f.pack is not None]
+            found = [(s, self._finder.found(view, live, s)) for s in read_subscriptions(self._home)]
+        fresh = [(f.row, f.pack) for _, f in found if f.pack is not None]
         self._demand_resolves(fresh)
+        changes = tuple(self._changes(live, fresh))
         for row, pack in fresh:
-            replace(store_file(self._home, row.sha256), pack.data)
-        changed = tuple(row for row, _ in fresh)
-        if changed:
-            before, live = live, live.with_rows(changed)
-            write_live(self._home, live)
-            self._prune(before, live)
+            files.replace(store_file(self._home, row.sha256), pack.data)
+        changed = tuple(f.row for s, f in found if f.pack is not None or f.row != live.rows.get(s.key))
+        self._take(live, live.with_rows(changed).settled(now), found)
+        held = tuple((s.name, f.held) for s, f in found if f.held)
+        body: dict[str, object] = {"tree_size": tree_size, "timestamp_version": view.timestamp_version}
+        say_update(self._home, now, {**body, "held": dict(held)})
         return Update(
-            rows=tuple(live.rows.values()),
+            rows=tuple(read_live(self._home).rows.values()),
             changed=changed,
+            changes=changes,
+            held=held,
             tree_size=tree_size,
             timestamp_version=view.timestamp_version,
             snapshot_version=view.snapshot_version,
-            at=self._clock.now_us(),
+            at=now,
         )
+
+    def _take(self, before: Live, live: Live, found: Iterable[tuple[Subscription, Found]]) -> None:
+        """Put in force what was found; what changes nothing is not written."""
+        for subscription, one in found:
+            live = live.with_seen(subscription.key, one.newest)
+        if live != before:
+            write_live(self._home, live)
+        if live.digests != before.digests:
+            self._prune({row.sha256 for row in before.rows.values()} | live.digests)
+
+    @property
+    def _now(self) -> int:
+        return trusted_now(self._home, self._clock.now_us())
 
     @property
     def _finder(self) -> Finder:
@@ -163,28 +254,48 @@ class Subscriber:
         for row, pack in fresh:
             resolve(base, [Subscribed(pack, row.ring, row.log_index)], grants)
 
-    def _prune(self, *kept: Live) -> None:
-        """Drop what neither these nor a guard that is just loading needs."""
-        named = {row.sha256 for live in kept for row in live.rows.values()}
+    def _changes(self, live: Live, fresh: Iterable[tuple[LiveRow, Pack]]) -> Iterator[Changes]:
+        """What each changes against the version in force; one whose bytes cannot be read counts as none."""
+        force, base, grants = live.in_force(self._now), base_rules(), read_grants(self._home)
+        for row, pack in fresh:
+            held, before = force.get(row.key), None
+            if held is not None:
+                with contextlib.suppress(InterlockError):
+                    before = Subscribed(stored_pack(self._home, held), held.ring, held.log_index)
+            yield changes_of(before, Subscribed(pack, row.ring, row.log_index), base, grants, live.withdrawn)
+
+    def _prune(self, named: set[str]) -> None:
+        """Drop what neither these nor a guard that is just loading what was there before needs."""
         for path in (self._home / "store").iterdir():
             if path.suffix == ".json" and path.stem not in named:
                 path.unlink(missing_ok=True)
 
-    def _edit(self, change: Callable[[list[tuple[str, str]]], list[tuple[str, str]]]) -> None:
+    def _pin(self, key: Key, version: int) -> None:
+        def change(rows: dict[Key, Subscription]) -> None:
+            if key not in rows:
+                raise NotFollowed("is not followed here", where=f"mesh:{key[0]}@{key[1]}", fix="subscribe first")
+            rows[key] = replace(rows[key], pin=version)
+
+        self._edit(change)
+
+    def _shorten(self, key: Key, window_us: int) -> None:
         with file_lock(self._home / "lock", wait=True):
-            pairs = change(list(read_subscriptions(self._home)))
-            write_subscriptions(self._home, dict.fromkeys(pairs))
+            live = read_live(self._home)
+            row = live.rows.get(key)
+            if row is not None and row.live_at > row.at + window_us:
+                write_live(self._home, live.with_rows([replace(row, live_at=row.at + window_us)]))
 
-    def _say(self, *, update: Update | None = None, trouble: InterlockError | None = None) -> None:
-        body: dict[str, object] = {"at": self._clock.now_us(), "ok": trouble is None}
-        if update is not None:
-            body |= {"tree_size": update.tree_size, "timestamp_version": update.timestamp_version}
-        if trouble is not None:
-            body["trouble"] = {"code": trouble.code, "line": str(trouble)}
-        replace(self._home / STATUS, stamped(_STATUS_FORMAT, 1, body))
+    def _edit(self, change: Callable[[dict[Key, Subscription]], object]) -> None:
+        """Change the subscriptions, in a lock of their own: an update may be under way."""
+        with file_lock(self._home / "subscriptions.lock", wait=True):
+            rows = {row.key: row for row in read_subscriptions(self._home)}
+            change(rows)
+            write_subscriptions(self._home, rows.values())
 
 
-def read_status(home: Path) -> dict[str, object]:
-    """What the last update said: `at`, `ok`, and `trouble` (code, line) or `tree_size`; {} before the first."""
-    path = home / STATUS
-    return unstamped(read_bounded(path, _LIMIT), _STATUS_FORMAT, 1, where=str(path)) if path.exists() else {}
+def _demand_not_withdrawn(live: Live, key: Key, version: int) -> None:
+    """Raises: TakenBack."""
+    taken = withdrawal(live.withdrawn, key[0], version)
+    if taken is not None:
+        told = f"version {version} was taken back ({taken.why})"
+        raise TakenBack(told, where=f"mesh:{key[0]}@{key[1]}", fix="stay at what is in force, or unsubscribe")

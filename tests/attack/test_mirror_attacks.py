@@ -30,7 +30,7 @@ from interlock.commons.repository import Repository
 from interlock.commons.signers import load_keys
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.updater import MetadataRefused, Stale, UntrustedRoot
-from interlock.node.cli.mesh_node import rows
+from interlock.node.cli.mesh_status import rows
 from interlock.node.config import MeshConfig
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.follow import Rollback, SplitView, parse_evidence
@@ -239,12 +239,24 @@ def test_a_signed_pack_with_the_proof_of_another_is_not_logged(member: Member) -
     member.refuses(_both(commons), NotLogged, "entry of another file")
 
 
-def _entry(made: Pack) -> bytes:
-    return pack_entry(made.name, made.version, made.digest, at=7).data
+def test_a_pack_that_was_logged_by_another_key_than_signs_it_is_refused(member: Member) -> None:
+    commons = member.commons
+    entry = _entry(commons, pack(2), role="beta")
+    proof = commons.log.append(entry)
+    _forge(commons, pack(2), "stable", lambda path: {entry_path(path): entry, proof_path(path): proof})
+    member.refuses(_both(commons), NotLogged, "logged by a key that does not sign it")
+
+
+def _entry(commons: World, made: Pack, role: str = "stable") -> bytes:
+    key = load_keys(commons.home / "commons" / "keys", (role,))[role].key
+    at, digest = commons.clock.now_us(), made.digest
+    return signed_entry(
+        key, type="pack", name=made.name, version=made.version, ring="stable", sha256=digest, at=at
+    ).data
 
 
 def test_a_signed_pack_with_the_proof_of_another_log_is_not_logged(member: Member, tmp_path: Path) -> None:
-    entry = _entry(pack(2))
+    entry = _entry(member.commons, pack(2))
     with open_log(tmp_path / "other", NoteSigner("other.example/log", seed("other log"))) as log:
         (index,) = log.append([entry])
         proof = log.prove(index, log.integrate()).data
@@ -253,7 +265,7 @@ def test_a_signed_pack_with_the_proof_of_another_log_is_not_logged(member: Membe
 
 
 def test_a_log_of_the_same_name_under_another_key_is_not_the_log(member: Member, tmp_path: Path) -> None:
-    entry = _entry(pack(2))
+    entry = _entry(member.commons, pack(2))
     with open_log(tmp_path / "other", NoteSigner(ORIGIN, seed("other log"))) as log:
         (index,) = log.append([entry])
         proof = log.prove(index, log.integrate()).data
@@ -263,7 +275,7 @@ def test_a_log_of_the_same_name_under_another_key_is_not_the_log(member: Member,
 
 def test_a_proof_whose_checkpoint_no_witness_cosigned_has_no_quorum(member: Member) -> None:
     commons = member.commons
-    entry = _entry(pack(2))
+    entry = _entry(commons, pack(2))
     (index,) = commons.log.log.append([entry])
     note = commons.log.log.integrate()
     proof = commons.log.log.prove(index, note).data
@@ -273,7 +285,7 @@ def test_a_proof_whose_checkpoint_no_witness_cosigned_has_no_quorum(member: Memb
 
 def test_a_checkpoint_that_no_witness_cosigned_has_no_quorum(member: Member) -> None:
     commons = member.commons
-    commons.log.log.append([_entry(pack(2))])
+    commons.log.log.append([_entry(commons, pack(2))])
     commons.log.log.publish(commons.log.log.integrate())
     member.refuses(_both(commons), NoQuorum)
 
@@ -281,7 +293,7 @@ def test_a_checkpoint_that_no_witness_cosigned_has_no_quorum(member: Member) -> 
 def test_a_ring_key_cannot_sign_indicators(member: Member) -> None:
     made = indicator_pack("indicator-hosts", 1, ["host:" + "ab" * 32], authors=["R"])
     commons = member.commons
-    entry = _entry(made)
+    entry = _entry(commons, made)
     proof = commons.log.append(entry)
     _forge(commons, made, "stable", lambda path: {entry_path(path): entry, proof_path(path): proof})
     node = member.reading(_both(commons))
@@ -315,7 +327,7 @@ def test_a_forked_log_is_a_split_view_and_leaves_evidence_for_anyone(
 
 def _fill(fork: TestLog, entries: int) -> None:
     for i in range(entries):
-        fork.append(_entry(pack(i + 5)))
+        fork.append(pack_entry("team", i + 5, pack(i + 5).digest, at=7).data)
 
 
 def _told(home: Path) -> list[str]:
@@ -325,7 +337,7 @@ def _told(home: Path) -> list[str]:
 
 def test_a_fork_behind_a_pack_s_proof_is_a_split_view_too(member: Member, tmp_path: Path) -> None:
     commons = member.commons
-    entry = _entry(pack(2))
+    entry = _entry(commons, pack(2))
     with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as log:
         fork = TestLog(log, tmp_path / "fork", commons.clock, witnessed=False)
         proof = fork.append(entry)

@@ -15,7 +15,7 @@ from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import file_lock
 from interlock.commons import installed
 from interlock.commons.live import read_live, read_subscriptions
-from interlock.node.cli import mesh, mesh_count, mesh_node
+from interlock.node.cli import mesh, mesh_count, mesh_node, mesh_status
 from interlock.node.cli.doctor import checks
 from interlock.node.cli.main import main
 from interlock.node.service import alone_in
@@ -63,7 +63,8 @@ def commons(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def member(tmp_path: Path, commons: World, monkeypatch: pytest.MonkeyPatch) -> Member:
-    monkeypatch.setattr(mesh_node, "SystemClock", lambda: commons.clock)
+    for module in (mesh_node, mesh_status):
+        monkeypatch.setattr(module, "SystemClock", lambda: commons.clock)
     # `mesh run` would take this process's signals and log handlers.
     monkeypatch.setattr(mesh_count, "start_logging", lambda *_: None)
     monkeypatch.setattr(mesh_count, "stop_event", lambda **_: threading.Event())

@@ -1,4 +1,4 @@
-"""The argument tree of `interlock mesh`; what a command does stands in mesh_node (members), mesh_count
+"""The argument tree of `interlock mesh`; what a command does stands in mesh_node and mesh_status (members), mesh_count
 (members who report) and mesh_roles (operators).
 
 Those modules need the extra `mesh` and are imported only when one of their commands runs. A family with many commands
@@ -12,20 +12,19 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from interlock.node.cli import mesh_ceremony_args, mesh_members_args
+from interlock.node.cli import mesh_ceremony_args, mesh_members_args, mesh_node_args
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
 
 __all__ = ["ROLES", "node", "register"]
 
-ROLES: Final = ("commons", "mirror", "monitor", "log", "witness", "dap-leader", "dap-helper", "issuer")
+ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper", "issuer")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
-_NODE: Final = "interlock.node.cli.mesh_node"
+_STATUS: Final = "interlock.node.cli.mesh_status"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
-_MONITOR: Final = "interlock.node.cli.mesh_monitor"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
 
@@ -35,7 +34,7 @@ def node(config: str | None) -> Iterator[Row]:
     found = mesh_config(settings_of(config))
     if (found.home / NODE_FILE).exists():
         try:
-            rows: Iterator[Row] = importlib.import_module(_NODE).rows(found)
+            rows: Iterator[Row] = importlib.import_module(_STATUS).rows(found)
         except ModuleNotFoundError as e:
             told = f"{found.home} cannot be checked without {e.name}"
             yield Row("node", "fail", told, "pip install 'interlock[mesh]'")
@@ -52,7 +51,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     mesh.set_defaults(parser=mesh)
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
-    _member_commands(group)
+    mesh_node_args.register(group)
     _count_commands(group)
     mesh_members_args.register(group)
     _setup_commands(group)
@@ -62,32 +61,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     demo = add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
     demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
-
-
-def _member_commands(group: Commands) -> None:
-    init = add(group, "init", _NODE, "init", "pin a commons: its first root, its log and the witnesses that count")
-    root = init.add_mutually_exclusive_group(required=True)
-    root.add_argument("--root", metavar="FILE", help="the commons' first root, from somebody you trust")
-    root.add_argument("--root-sha256", metavar="HEX", help="its digest; the root is then fetched and must match")
-    init.add_argument("--commons", metavar="URL", help="a mirror, or the commons itself")
-    init.add_argument(
-        "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
-    )
-    subscribe = add(group, "subscribe", _NODE, "subscribe", "follow packs in their rings, and bring them into force")
-    subscribe.add_argument("pack", metavar="mesh:PACK@RING", nargs="+")
-    unsubscribe = add(group, "unsubscribe", _NODE, "unsubscribe", "follow a pack no more")
-    unsubscribe.add_argument("pack", metavar="mesh:PACK@RING")
-    add(group, "update", _NODE, "update", "look for news once, now")
-    run = add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
-    add_service(run)
-    grant = add(group, "grant", _NODE, "grant", "let rules of a community pack block and mask here")
-    grant.add_argument("pack", metavar="mesh:PACK@RING")
-    grant.add_argument("rules", metavar="RULE", nargs="*", help="ids of rules; all of the pack's where none is named")
-    grant.add_argument("--revoke", action="store_true", help="take the grant back")
-    status = add(group, "status", _NODE, "status", "what is in force, since when, and what is wrong")
-    status.add_argument("--json", action="store_true", help="one JSON object")
-    doctor = add(group, "doctor", _NODE, "doctor", "check this node: pins, packs, freshness, split views")
-    doctor.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _count_commands(group: Commands) -> None:
@@ -137,10 +110,6 @@ def _operator_commands(group: Commands) -> None:
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
     cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
-    monitor = add(group, "monitor", _MONITOR, "monitor", "see whether mirrors serve what the log says", home=False)
-    monitor.add_argument("--dir", metavar="DIR", help="the monitor's folder")
-    monitor.add_argument("--close", type=int, metavar="N", help="close this open alarm: it is dealt with")
-    monitor.add_argument("--json", action="store_true", help="one JSON object")
     serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.add_argument("--role", choices=ROLES, required=True)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
@@ -164,8 +133,8 @@ def _setup_commands(group: Commands) -> None:
         "--holder",
         action="append",
         default=[],
-        metavar="NAME[@EMPLOYER]=FILE",
-        help="commons: a keyholder, for whom she works, and a file with her passphrase",
+        metavar="NAME=FILE",
+        help="commons: a keyholder and a file with the passphrase",
     )
     setup.add_argument(
         "--threshold", type=int, default=2, metavar="N", help="commons: holders who sign (default: %(default)s)"
@@ -177,10 +146,7 @@ def _setup_commands(group: Commands) -> None:
     setup.add_argument(
         "--upstream", metavar="URL", default="", help="mirror: what it copies; aggregators: where member keys are"
     )
-    setup.add_argument("--root", metavar="FILE", help="mirror, monitor, aggregators, commons: its first root")
-    setup.add_argument(
-        "--mirror", action="append", default=[], metavar="NAME=URL", help="monitor: what it compares; two or more"
-    )
+    setup.add_argument("--root", metavar="FILE", help="mirror, aggregators: the commons' first root")
     setup.add_argument("--operator", metavar="NAME", default="", help="issuer, aggregators: who runs it")
     token = add(
         group,

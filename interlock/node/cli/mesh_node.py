@@ -1,36 +1,40 @@
-"""`interlock mesh` for members: pin a commons, follow packs, grant, consent, report, and see what is in force."""
+"""`interlock mesh` for members: pin a commons, follow packs and see what they change, grant, stay or return."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
+from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.fetch import fetcher_of
 from interlock.base.files import Locked, read_bounded
 from interlock.commons import installed
-from interlock.commons.live import LiveRow, read_live, read_subscriptions
+from interlock.commons.differ import Changes
+from interlock.commons.live import Key, LiveRow, read_live, read_subscriptions
 from interlock.commons.pins import init_node, read_pins
 from interlock.commons.rings import known_ring
-from interlock.commons.subscribe import Subscriber, Update, read_status
-from interlock.node.cli.doctor import Row, report_rows
+from interlock.commons.subscribe import Subscriber, Update
+from interlock.commons.windows import parse_window, shown_time
 from interlock.node.config import MeshConfig, mesh_config, settings_of, toml_text
-from interlock.transparency.follow import MAX_EVIDENCE, parse_evidence
 
 __all__ = [
     "config_of",
-    "doctor",
+    "diff",
     "grant",
     "init",
+    "key_of",
     "patiently",
-    "rows",
-    "status",
+    "pin",
+    "rollback",
+    "row_line",
+    "settings",
     "subscribe",
     "subscriber_of",
     "unsubscribe",
@@ -62,124 +66,124 @@ def init(args: argparse.Namespace) -> int:
 def subscribe(args: argparse.Namespace) -> int:
     """Follow packs, and bring them into force if all verify; otherwise none of the new subscriptions stays."""
     config = config_of(args)
-    named = list(map(_reference, args.pack))
-    new = [pair for pair in named if pair not in read_subscriptions(config.home)]
+    keys = list(map(key_of, args.pack))
+    window = None if args.window is None else parse_window(args.window)
     subscriber = subscriber_of(config)
-    for pair in new:
-        subscriber.subscribe(*pair)
+    known = {row.key for row in read_subscriptions(config.home)}
+    for key in keys:
+        subscriber.subscribe(*key, window)
     try:
         found = patiently(subscriber.update)
     except InterlockError:
-        for pair in new:
-            subscriber.unsubscribe(*pair)
+        for key in keys:
+            if key not in known:
+                subscriber.unsubscribe(*key)
         raise
-    print(_told(found))
+    _tell(found)
     return EXIT_OK
 
 
 def unsubscribe(args: argparse.Namespace) -> int:
     """Follow a pack no more, and take it out of force."""
-    config = config_of(args)
-    pair = _reference(args.pack)
+    config, key = config_of(args), key_of(args.pack)
     subscriber = subscriber_of(config)
-    if pair not in read_subscriptions(config.home) and pair not in read_live(config.home).rows:
+    if key not in {row.key for row in read_subscriptions(config.home)} and key not in read_live(config.home).rows:
         raise BadInput("is not followed here", where=args.pack, fix="see interlock mesh status")
-    subscriber.unsubscribe(*pair)
+    subscriber.unsubscribe(*key)
     print(f"{args.pack} is not in force any more")
     return EXIT_OK
 
 
 def update(args: argparse.Namespace) -> int:
     """Look for news once; whatever does not verify leaves what is in force."""
-    print(_told(patiently(subscriber_of(config_of(args)).update)))
+    found = patiently(subscriber_of(config_of(args)).update)
+    if args.json:
+        changed, held = [asdict(row) for row in found.changed], dict(found.held)
+        _print_json("interlock-update", {"changed": changed, "changes": list(map(asdict, found.changes)), "held": held})
+    else:
+        _tell(found)
+    return EXIT_OK
+
+
+def diff(args: argparse.Namespace) -> int:
+    """Say what taking the newest would change; nothing in force changes."""
+    config = config_of(args)
+    subscriber = subscriber_of(config)
+    keys = list(map(key_of, args.pack)) or [row.key for row in read_subscriptions(config.home)]
+    if not keys:
+        raise BadInput("follows nothing", where=str(config.home), fix="name a pack: interlock mesh diff mesh:PACK@RING")
+    changes = [patiently(lambda key=key: subscriber.offered(*key)).changes for key in keys]  # type: ignore[misc]
+    if args.json:
+        _print_json("interlock-diff", {"changes": [asdict(c) for c in changes]})
+        return EXIT_OK
+    for change in changes:
+        news = change.rules or change.before != change.after
+        print("\n".join(change.lines()) if news else f"{change.name}: version {change.after} is in force, no news")
+    return EXIT_OK
+
+
+def pin(args: argparse.Namespace) -> int:
+    """Stay at one version, or follow the newest again; the next update goes there."""
+    config, key = config_of(args), key_of(args.pack)
+    if args.clear == (args.version is not None):
+        raise BadInput("needs VERSION, or --clear", where="interlock mesh pin")
+    if args.version is not None and args.version < 1:
+        raise BadInput("is no version", where=str(args.version), fix="see interlock mesh status")
+    subscriber = subscriber_of(config)
+    before = next((row.pin for row in read_subscriptions(config.home) if row.key == key), 0)
+    subscriber.pin(*key, 0 if args.clear else args.version)
+    try:
+        found = patiently(subscriber.update)
+    except InterlockError:
+        subscriber.pin(*key, before)
+        raise
+    print(f"{args.pack} follows the newest again" if args.clear else f"{args.pack} stays at version {args.version}")
+    _tell(found)
+    return EXIT_OK
+
+
+def rollback(args: argparse.Namespace) -> int:
+    """Return to the version before, which no update undoes until the pin is cleared."""
+    config, key = config_of(args), key_of(args.pack)
+    subscriber = subscriber_of(config)
+    last, back = patiently(lambda: subscriber.rollback(*key))
+    print(f"{args.pack} is ROLLED BACK from version {last.version} to {back.version}", file=sys.stderr)
+    print(f"no update brings a newer one into force until: interlock mesh pin {args.pack} --clear", file=sys.stderr)
+    print(row_line(back, SystemClock().now_us()))
     return EXIT_OK
 
 
 def grant(args: argparse.Namespace) -> int:
     """Let rules of a pack act in full on this node, or take that back."""
     config = config_of(args)
-    pack, ring = _reference(args.pack)
+    pack, ring = key_of(args.pack)
     rules = args.rules or None
     if args.revoke:
         _demand_granted(config, pack, args.rules)
         installed.revoke(config.home, pack, rules)
         print(f"grants of {pack} are taken back: {', '.join(rules) if rules else 'all'}")
         return EXIT_OK
-    rows = installed.grant(config.home, pack, ring, rules, SystemClock().now_us())
-    for row in rows:
-        print(f"granted: {row.rule} of {pack}@{ring}, as it means now ({row.semantic[:16]})")
+    now = SystemClock().now_us()
+    for row in installed.grant(config.home, pack, ring, rules, now, watched=args.watched):
+        print(f"granted: {row.rule} of {pack}@{ring}, as it means in version {row.version} ({row.semantic[:16]})")
+    if ring != "stable":
+        print(f"no rule blocks or masks in ring {ring}; the grant counts once the pack is followed in stable")
     return EXIT_OK
 
 
-def status(args: argparse.Namespace) -> int:
-    """What is in force; exit code 1 where the last update failed."""
+def settings(args: argparse.Namespace) -> int:
+    """What holds for all packs of this node: shown, or changed."""
     config = config_of(args)
-    pins, said = read_pins(config.home), read_status(config.home)
-    rows = list(read_live(config.home).rows.values())
+    read_pins(config.home)
+    if args.ungranted is not None:
+        installed.change_grants(config.home, lambda grants: replace(grants, ungranted=args.ungranted))
+    grants = installed.read_grants(config.home)
     if args.json:
-        live = [asdict(row) for row in rows]
-        body = {"format": "interlock-status", "v": 1, "organisation": config.organisation, "live": live, "last": said}
-        print(json.dumps(body))
+        _print_json("interlock-mesh-settings", {"ungranted": grants.ungranted})
     else:
-        print(f"follows {', '.join(pins.origins)}")
-        for row in rows:
-            print(f"{_line(row)}, since {rfc3339(row.at)}")
-        print(_last(said))
-    return EXIT_OK if said.get("ok", False) else EXIT_REFUSED
-
-
-def doctor(args: argparse.Namespace) -> int:
-    """Check this node's own state; exit code 1 where a check fails."""
-    return report_rows(list(rows(config_of(args))), as_json=args.json)
-
-
-def rows(config: MeshConfig) -> Iterator[Row]:
-    """The checks of one node."""
-    try:
-        pins = read_pins(config.home)
-        yield Row("pins", "ok", f"root and log of {', '.join(pins.origins)}")
-        said, live = read_status(config.home), read_live(config.home).rows
-        yield _freshness(config, said)
-        for (pack, ring), row in live.items():
-            installed.load(config.home, pack, ring)
-            yield Row(f"{pack}@{ring}", "ok", f"version {row.version}, log index {row.log_index}, bytes as verified")
-        missing = [f"{p}@{r}" for p, r in read_subscriptions(config.home) if (p, r) not in live]
-        if missing:
-            yield Row("subscriptions", "fail", f"not in force: {', '.join(missing)}", "interlock mesh update")
-    except InterlockError as e:
-        yield Row("state", "fail", f"{e.where}: {e.what}", e.fix)
-    files = sorted((config.home / "evidence").glob("*.json"))
-    for file in files:
-        yield Row(
-            "split view", "fail", _evidence(config, file), "trust nothing new of this log; send its witnesses this"
-        )
-    if not files:
-        yield Row("split view", "ok", "no evidence of two histories")
-
-
-def _evidence(config: MeshConfig, file: Path) -> str:
-    """What a file of evidence shows, checked with the pinned key of its log."""
-    try:
-        evidence = parse_evidence(read_bounded(file, MAX_EVIDENCE), where=str(file))
-        keys = [log.key for log in read_pins(config.home).policy.logs if log.key.name == evidence.origin]
-        if not keys:
-            return f"{file.name} is of a log that is not pinned here ({evidence.origin})"
-        evidence.verify(keys[0])
-    except InterlockError as e:
-        return f"{file.name} shows nothing ({e.what})"
-    return f"{file.name} proves that {evidence.origin} signed two histories"
-
-
-def _freshness(config: MeshConfig, said: dict[str, object]) -> Row:
-    at = said.get("at")
-    if not isinstance(at, int):
-        return Row("update", "fail", "there has been none", "interlock mesh update")
-    if said.get("ok") is not True:
-        return Row("update", "fail", _last(said), "the last good packs stay in force; see what the line says")
-    age_s = (SystemClock().now_us() - at) // 1_000_000
-    if age_s > 10 * config.poll_s:
-        return Row("update", "fail", f"the last was {age_s} s ago", "run interlock mesh run, or mesh update")
-    return Row("update", "ok", _last(said))
+        told = "ask" if grants.ungranted == "escalate" else "are in shadow"
+        print(f"ungranted = {grants.ungranted}: rules that would block or mask and are not granted {told}")
+    return EXIT_OK
 
 
 def config_of(args: argparse.Namespace) -> MeshConfig:
@@ -205,16 +209,8 @@ def patiently(act: Callable[[], _T]) -> _T:
             time.sleep(0.1)
 
 
-def _demand_granted(config: MeshConfig, pack: str, rules: list[str]) -> None:
-    """A misspelt name must not look like a grant that was taken back. Raises: BadState, BadInput."""
-    read_pins(config.home)
-    held = {row.rule for row in installed.read_grants(config.home).rows if row.pack == pack}
-    unknown = [rule for rule in rules if rule not in held]
-    if unknown or not held:
-        raise BadInput("is not granted here", where=f"{pack}: {unknown[0]}" if unknown else pack)
-
-
-def _reference(text: str) -> tuple[str, str]:
+def key_of(text: str) -> Key:
+    """A pack and its ring, of mesh:PACK@RING. Raises: BadInput."""
     pack, at, ring = text.removeprefix("mesh:").rpartition("@")
     if not (pack and at and text.startswith("mesh:")):
         raise BadInput("is not of the form mesh:PACK@RING", where=text)
@@ -225,19 +221,42 @@ def _reference(text: str) -> tuple[str, str]:
     return pack, ring
 
 
-def _told(found: Update) -> str:
-    news = ", ".join(map(_line, found.changed)) or "no news"
-    return f"{news} (log of {found.tree_size} entries, snapshot {found.snapshot_version})"
+def row_line(row: LiveRow, now_us: int) -> str:
+    """A held version in one line."""
+    told = f"{row.name} version {row.version}, sha256 {row.sha256[:16]}, log index {row.log_index}"
+    if row.live_at > now_us:
+        return f"{told}, in its monitor window until {rfc3339(row.live_at)} ({shown_time(row.live_at - now_us)} left)"
+    return told
 
 
-def _line(row: LiveRow) -> str:
-    return f"{row.pack}@{row.ring} version {row.version}, sha256 {row.sha256[:16]}, log index {row.log_index}"
+def _demand_granted(config: MeshConfig, pack: str, rules: list[str]) -> None:
+    """A misspelt name must not look like a grant that was taken back. Raises: BadState, BadInput."""
+    read_pins(config.home)
+    held = {row.rule for row in installed.read_grants(config.home).rows if row.pack == pack}
+    unknown = [rule for rule in rules if rule not in held]
+    if unknown or not held:
+        raise BadInput("is not granted here", where=f"{pack}: {unknown[0]}" if unknown else pack)
 
 
-def _last(said: dict[str, object]) -> str:
-    at = said.get("at")
-    when = rfc3339(at) if isinstance(at, int) else "never"
-    trouble = said.get("trouble")
-    if isinstance(trouble, dict):
-        return f"last update {when} failed: {trouble.get('line')}"
-    return f"last update {when}: ok" if said else "no update yet"
+def _tell(found: Update) -> None:
+    """What an update changed, in words, then the state that vouches for it."""
+    now = SystemClock().now_us()
+    for row in found.changed:
+        print(row_line(row, now))
+    for changes in found.changes:
+        _tell_changes(changes)
+    for name, why in found.held:
+        print(f"{name}: held back: {why}")
+    news = "" if found.changed else "no news; "
+    print(f"{news}log of {found.tree_size} entries, snapshot {found.snapshot_version}")
+
+
+def _tell_changes(changes: Changes) -> None:
+    lines = list(changes.lines())
+    if not changes.before:  # every rule is new: how many is enough
+        lines = [f"{lines[0]}, {len(changes.rules)} rules (interlock mesh status --rules lists them)"]
+    print("\n".join(lines))
+
+
+def _print_json(name: str, body: dict[str, object]) -> None:
+    print(json.dumps({"format": name, "v": 1, **body}))

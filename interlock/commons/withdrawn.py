@@ -1,0 +1,45 @@
+"""What was taken back, as a node goes by it: versions of packs, or single rules of them.
+
+    activation   nobody begins to use it: no update brings it into force, no rollback returns to it, no grant covers it
+    removal      as activation, and whoever has it in force takes it out: granted rules too
+
+Who may say which, and what shows it, is `revocation`'s; a row here has been checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["SCOPES", "Scope", "Withdrawn", "removes", "withdrawal"]
+
+Scope = Literal["activation", "removal"]
+SCOPES: Final[tuple[Scope, ...]] = ("activation", "removal")
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """One version of a pack, or some of its rules (no rule named: all of them); `why` is one line."""
+
+    pack: str
+    version: int
+    rules: tuple[str, ...]
+    scope: Scope
+    why: str
+
+    def whole(self, pack: str, version: int) -> bool:
+        return (self.pack, self.version) == (pack, version) and not self.rules
+
+    def covers(self, pack: str, version: int, rule: str) -> bool:
+        return (self.pack, self.version) == (pack, version) and (not self.rules or rule in self.rules)
+
+
+def withdrawal(rows: Iterable[Withdrawn], pack: str, version: int) -> Withdrawn | None:
+    """What takes a whole version back, in whatever scope: nobody begins to use it."""
+    return next((row for row in rows if row.whole(pack, version)), None)
+
+
+def removes(rows: Iterable[Withdrawn], pack: str, version: int, rule: str) -> bool:
+    """Whether a rule of a version is out of force everywhere."""
+    return any(row.scope == "removal" and row.covers(pack, version, rule) for row in rows)

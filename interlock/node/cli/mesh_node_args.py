@@ -1,0 +1,104 @@
+"""The argument tree of the commands of a member node: what it follows, grants, watches and shows."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from interlock.node.cli.mesh_args import Commands, add, add_service
+
+__all__ = ["register"]
+
+_NODE: Final = "interlock.node.cli.mesh_node"
+_COUNT: Final = "interlock.node.cli.mesh_count"
+_STATUS: Final = "interlock.node.cli.mesh_status"
+_PACK: Final = "mesh:PACK@RING"
+_EXAMPLES: Final = {
+    "subscribe": "interlock mesh subscribe mesh:coding-agent@stable --window 7d",
+    "update": "interlock mesh update",
+    "diff": "interlock mesh diff mesh:coding-agent@stable",
+    "grant": "interlock mesh grant mesh:coding-agent@stable fs.destroy",
+    "pin": "interlock mesh pin mesh:coding-agent@stable 3; later: interlock mesh pin mesh:coding-agent@stable --clear",
+    "rollback": "interlock mesh rollback mesh:coding-agent@stable",
+    "settings": "interlock mesh settings --ungranted shadow",
+    "status": "interlock mesh status --rules",
+}
+
+
+def register(group: Commands) -> None:
+    """Add the commands of a member node."""
+    _init(group)
+    _following(group)
+    _permitting(group)
+    _telling(group)
+
+
+def _init(group: Commands) -> None:
+    init = add(group, "init", _NODE, "init", "pin a commons: its first root, its log and the witnesses that count")
+    root = init.add_mutually_exclusive_group(required=True)
+    root.add_argument("--root", metavar="FILE", help="the commons' first root, from somebody you trust")
+    root.add_argument("--root-sha256", metavar="HEX", help="its digest; the root is then fetched and must match")
+    init.add_argument("--commons", metavar="URL", help="a mirror, or the commons itself")
+    init.add_argument(
+        "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
+    )
+
+
+def _following(group: Commands) -> None:
+    subscribe = _add(group, "subscribe", _NODE, "follow packs in their rings, and bring them into force")
+    subscribe.add_argument("pack", metavar=_PACK, nargs="+")
+    subscribe.add_argument(
+        "--window",
+        metavar="TIME",
+        help="watch each new version for so long before it is in force (7d, 12h, 30m; 0s for none)",
+    )
+    unsubscribe = _add(group, "unsubscribe", _NODE, "follow a pack no more, and take it out of force")
+    unsubscribe.add_argument("pack", metavar=_PACK)
+    update = _add(group, "update", _NODE, "look for news once, now, and say what they change")
+    _json(update)
+    diff = _add(group, "diff", _NODE, "say in words what an update would change, and change nothing")
+    diff.add_argument("pack", metavar=_PACK, nargs="*", help="all that is followed, where none is named")
+    _json(diff)
+    pin = _add(group, "pin", _NODE, "stay at one version of a pack, or follow the newest again")
+    pin.add_argument("pack", metavar=_PACK)
+    pin.add_argument("version", metavar="VERSION", type=int, nargs="?", help="the one in force, or a later one")
+    pin.add_argument("--clear", action="store_true", help="follow the newest again")
+    rollback = _add(group, "rollback", _NODE, "return to the version that was in force before, and stay there")
+    rollback.add_argument("pack", metavar=_PACK)
+    run = add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
+    add_service(run)
+
+
+def _permitting(group: Commands) -> None:
+    grant = _add(group, "grant", _NODE, "let rules of a community pack block and mask here")
+    grant.add_argument("pack", metavar=_PACK)
+    grant.add_argument("rules", metavar="RULE", nargs="*", help="ids of rules; all of the pack's where none is named")
+    which = grant.add_mutually_exclusive_group()
+    which.add_argument("--revoke", action="store_true", help="take the grant back")
+    which.add_argument("--watched", action="store_true", help="rules of the version that is in its monitor window")
+    settings = _add(group, "settings", _NODE, "what holds for all packs of this node")
+    settings.add_argument(
+        "--ungranted",
+        choices=("escalate", "shadow"),
+        help="what becomes of a rule that would block or mask and is not granted (default: escalate)",
+    )
+    _json(settings)
+
+
+def _telling(group: Commands) -> None:
+    status = _add(group, "status", _STATUS, "what is in force, since when, and what is wrong")
+    status.add_argument("--rules", action="store_true", help="every rule of every pack, and what it does here")
+    _json(status)
+    doctor = _add(group, "doctor", _STATUS, "check this node: pins, packs, freshness, split views")
+    _json(doctor)
+
+
+def _add(group: Commands, name: str, module: str, told: str) -> argparse.ArgumentParser:
+    parser = add(group, name, module, name, told)
+    if name in _EXAMPLES:
+        parser.epilog = f"example: {_EXAMPLES[name]}"
+    return parser
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object")
