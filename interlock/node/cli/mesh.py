@@ -19,12 +19,13 @@ from interlock.node.config import mesh_config, settings_of
 
 __all__ = ["ROLES", "node", "register"]
 
-ROLES: Final = ("commons", "mirror", "log", "witness", "dap-leader", "dap-helper", "issuer")
+ROLES: Final = ("commons", "mirror", "monitor", "log", "witness", "dap-leader", "dap-helper", "issuer")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _STATUS: Final = "interlock.node.cli.mesh_status"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _ROLES: Final = "interlock.node.cli.mesh_roles"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
+_MONITOR: Final = "interlock.node.cli.mesh_monitor"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
 
@@ -110,6 +111,10 @@ def _operator_commands(group: Commands) -> None:
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
     cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
+    monitor = add(group, "monitor", _MONITOR, "monitor", "see whether mirrors serve what the log says", home=False)
+    monitor.add_argument("--dir", metavar="DIR", help="the monitor's folder")
+    monitor.add_argument("--close", type=int, metavar="N", help="close this open alarm: it is dealt with")
+    monitor.add_argument("--json", action="store_true", help="one JSON object")
     serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.add_argument("--role", choices=ROLES, required=True)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
@@ -133,8 +138,8 @@ def _setup_commands(group: Commands) -> None:
         "--holder",
         action="append",
         default=[],
-        metavar="NAME=FILE",
-        help="commons: a keyholder and a file with the passphrase",
+        metavar="NAME[@EMPLOYER]=FILE",
+        help="commons: a keyholder, for whom she works, and a file with her passphrase",
     )
     setup.add_argument(
         "--threshold", type=int, default=2, metavar="N", help="commons: holders who sign (default: %(default)s)"
@@ -146,7 +151,10 @@ def _setup_commands(group: Commands) -> None:
     setup.add_argument(
         "--upstream", metavar="URL", default="", help="mirror: what it copies; aggregators: where member keys are"
     )
-    setup.add_argument("--root", metavar="FILE", help="mirror, aggregators: the commons' first root")
+    setup.add_argument("--root", metavar="FILE", help="mirror, monitor, aggregators, commons: its first root")
+    setup.add_argument(
+        "--mirror", action="append", default=[], metavar="NAME=URL", help="monitor: what it compares; two or more"
+    )
     setup.add_argument("--operator", metavar="NAME", default="", help="issuer, aggregators: who runs it")
     token = add(
         group,
