@@ -176,6 +176,23 @@ class View:
             return frozenset()
         return _texts(top.keys, top.roles[role].keyids)
 
+    def signers_of(self, path: str) -> frozenset[str]:
+        """The keys of the role whose word a target is, once it was read; bins speak with their ring's keys."""
+        top = self._updater._trusted_set.targets
+        if path in top.targets or top.delegations is None:
+            return self.keys_of("targets")
+        roles = [role for role, _ in top.delegations.get_roles_for_target(path)]
+        return self.keys_of(next((role for role in roles if self._names(role, path)), ""))
+
+    def _names(self, role: str, path: str) -> bool:
+        trusted = self._updater._trusted_set
+        signed = trusted.get(role)
+        if not isinstance(signed, Targets):
+            return False
+        inner = signed.delegations
+        bins = [] if inner is None else [name for name, _ in inner.get_roles_for_target(path)]
+        return path in signed.targets or any(self._names(name, path) for name in bins)
+
     def metadata(self) -> dict[str, bytes]:
         """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
         with _translated("metadata"):
