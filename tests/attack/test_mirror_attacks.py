@@ -30,7 +30,7 @@ from interlock.commons.repository import Repository
 from interlock.commons.signers import load_keys
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.updater import MetadataRefused, Stale, UntrustedRoot
-from interlock.node.cli.mesh_node import rows
+from interlock.node.cli.mesh_status import rows
 from interlock.node.config import MeshConfig
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.follow import Rollback, SplitView, parse_evidence
