@@ -16,6 +16,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import fetcher_of
 from interlock.base.files import read_bounded
 from interlock.base.settings import BadConfig
+from interlock.commons.known_operators import known_operators
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.membership import ReportProof
 from interlock.dap.task import Task
@@ -140,4 +141,12 @@ def _token(reporting: ReportConfig) -> str:
 def _credentials(config: MeshConfig, store: NodeStore, exchange: HttpExchange) -> Credentials:
     subscriber = Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
     joined = read_joined(config.home)
-    return Credentials(joined, store, subscriber.member_keys, exchange, chosen_blind_rsa(), os.urandom)
+    return Credentials(
+        joined,
+        store,
+        subscriber.member_keys,
+        exchange,
+        chosen_blind_rsa(),
+        os.urandom,
+        operators=lambda: known_operators(config.home),
+    )

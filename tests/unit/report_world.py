@@ -30,7 +30,9 @@ def catalog(opens_at: int = 0, task: str = "rules-1") -> Catalog:
 class CountedWorld(World):
     """The aggregators of a task over this very catalog."""
 
-    def __init__(self, folder: Path, counted: Catalog, *, precision: int = PRECISION) -> None:
+    def __init__(
+        self, folder: Path, counted: Catalog, *, precision: int = PRECISION, membership: bytes | None = None
+    ) -> None:
         super().__init__(folder)
         self.close()
         configuration = new_configuration(
@@ -40,6 +42,7 @@ class CountedWorld(World):
             time_precision=precision,
             min_batch_size=3,
             vdaf_config=VDAF_CONFIG,
+            membership=membership,
         )
         self.task = task_of(configuration, demo=True)
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)

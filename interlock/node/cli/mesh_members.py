@@ -13,11 +13,11 @@ from typing import Final
 from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.base.fetch import HttpFetcher
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.commons.enrolment import demand_honest_count, parse_count
-from interlock.commons.memberfiles import member_file
+from interlock.commons.memberfiles import demand_issuer_apart, member_file
 from interlock.commons.membership import TaskMembership
+from interlock.commons.operators import MAX_OPERATORS, parse_operators
 from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organisation
 from interlock.dap.task import Task
 from interlock.node.cli.mesh_count import reporting_of
@@ -96,8 +96,13 @@ def keys(args: argparse.Namespace) -> int:
     if not 1 <= args.epochs <= _EPOCHS_MOST:
         raise BadInput(f"is from 1 to {_EPOCHS_MOST}", where="--epochs")
     first = task.time_of(SystemClock().now_us()) if args.first is None else args.first
-    out = private_dir(Path(args.out))
+    out = Path(args.out)
     with _issuer(args) as issuer:
+        if args.operators:
+            operators = parse_operators(read_bounded(Path(args.operators), MAX_OPERATORS), where=args.operators)
+            leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
+            demand_issuer_apart(operators, issuer.verifier, leader, helper)
+        private_dir(out)
         for epoch in range(first, first + args.epochs):
             # One epoch more, so that a report that is made when its epoch has ended still finds its token.
             data = issuer.open_epoch(wanted.task, epoch, wanted.backend, task.start_us(epoch + 2))
@@ -159,8 +164,8 @@ def audit(args: argparse.Namespace) -> int:
     """Check a count: signed by the issuer of the member keys, not above its members, not below the batch's reports."""
     config = config_of(args)
     url = args.issuer or members.read_joined(config.home).url
-    data = HttpFetcher(url).fetch(f"counts/{args.task}/{args.epoch}", max_length=MAX_STATEMENT)
-    found = parse_count(data, where=url)
+    with contextlib.closing(HttpExchange(limit=MAX_STATEMENT)) as exchange:
+        found = members.count_of(url, args.task, args.epoch, exchange)
     subscriber = subscriber_of(config)
     published = patiently(lambda: subscriber.member_keys(args.task, args.epoch))
     if (found.task, found.epoch, found.issuer) != (args.task, args.epoch, published.issuer):

@@ -67,6 +67,7 @@ def _epoch_commands(commands: Commands) -> None:
     keys.add_argument("--task", metavar="FILE", required=True, help="the DAP task, as members have it")
     keys.add_argument("--epochs", type=int, default=30, metavar="N", help="how many (default: %(default)s)")
     keys.add_argument("--first", type=int, metavar="EPOCH", help="the first one; by default the running one")
+    keys.add_argument("--operators", metavar="FILE", help="the commons' list: refuse a task of our own aggregators")
     keys.add_argument("--out", metavar="DIR", required=True, help="the folder for the files")
     count = _issuer(commands, "count", "how many tokens of an epoch were given out: the issuer's signed count")
     count.add_argument("task", help="the task's name")

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
-from interlock.base.fetch import HttpPoster, fetcher_of
+from interlock.base.fetch import HttpPoster
 from interlock.base.files import private_dir, replace
 from interlock.base.organisations import DEMO_LEAST
 from interlock.base.settings import FORMAT, VERSION
-from interlock.commons.enrolment import IssuedCount, parse_count
+from interlock.commons.enrolment import IssuedCount
 from interlock.commons.indicators import Catalog
 from interlock.commons.memberfiles import member_file
 from interlock.commons.membership import BLIND, TaskMembership
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import Publisher
-from interlock.commons.statements import MAX_STATEMENT
 from interlock.dap.shares import HpkeKey
 from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
@@ -29,8 +28,9 @@ from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
 from interlock.dap.vdaf.prio3 import Prio3
 from interlock.node.config import ServeConfig
 from interlock.node.demo.cast import Address, Cast
-from interlock.node.parties import secret_in
+from interlock.node.parties import HttpExchange, secret_in
 from interlock.node.roles.issuer import invite_hash
+from interlock.node.roles.member import count_of
 from interlock.node.setup import (
     LOG_POLICY,
     Root,
@@ -97,9 +97,9 @@ class Stage:
 
     def make_log_and_witnesses(self) -> TlogPolicy:
         """Keys of the log and of both witnesses, and the policy that names them."""
-        lines = [f"log {make_log(self.dir('log'), ORIGIN, os.urandom).vkey} {self.url('log')}"]
+        lines = list(make_log(self.dir("log"), ORIGIN, os.urandom, url=self.url("log")).lines)
         for i, name in enumerate(WITNESSES):
-            lines.append(f"witness w{i} {make_witness(self.dir(name), name, os.urandom)} {self.url(name)}")
+            lines += make_witness(self.dir(name), name, os.urandom, url=self.url(name), called=f"w{i}")
         lines += ["group both all w0 w1", "quorum both"]
         policy = ("\n".join(lines) + "\n").encode("ascii")
         for name in ("log", *WITNESSES):
@@ -164,8 +164,8 @@ class Stage:
 
     def count(self, epoch: int) -> IssuedCount:
         """What the issuer says of an epoch's tokens, to whoever asks."""
-        found = fetcher_of(self.url("issuer")).fetch(f"counts/{TASK}/{epoch}", max_length=MAX_STATEMENT)
-        return parse_count(found)
+        with contextlib.closing(HttpExchange()) as exchange:
+            return count_of(self.url("issuer"), TASK, epoch, exchange)
 
     def make_member(self, name: str, *, reports: bool = True) -> None:
         """A member's folder with its one configuration file."""

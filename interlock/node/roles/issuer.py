@@ -27,7 +27,7 @@ from interlock.base.clock import Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
-from interlock.base.keys import Ed25519Signer
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.base.primitives import BadSignature, Rng
 from interlock.commons.enrolment import (
     TokenRequest,
@@ -71,9 +71,9 @@ class Issuer:
         self._rng = rng
 
     @property
-    def key(self) -> str:
-        """The text of its key, by which organisations and the commons know it."""
-        return self._signer.verifier.text
+    def verifier(self) -> Ed25519Verifier:
+        """Its key, by which organisations and the commons know it."""
+        return self._signer.verifier
 
     def open_epoch(self, task: str, epoch: int, backend: str, closes_at: int, *, bits: int = TOKEN_KEY_BITS) -> bytes:
         """The member keys of an epoch, made if it has none; an epoch's key never changes. Raises: BadKey."""

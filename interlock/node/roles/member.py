@@ -22,7 +22,15 @@ from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier, dump_key, load_key
 from interlock.base.primitives import Rng
-from interlock.commons.enrolment import Certificate, dump_enrolment, dump_token_request, parse_certificate
+from interlock.commons.enrolment import (
+    Certificate,
+    IssuedCount,
+    dump_enrolment,
+    dump_token_request,
+    parse_certificate,
+    parse_count,
+)
+from interlock.commons.memberfiles import demand_issuer_apart
 from interlock.commons.membership import (
     BLIND,
     MemberKeys,
@@ -31,12 +39,13 @@ from interlock.commons.membership import (
     certificate_message,
     token_message,
 )
+from interlock.commons.operators import Operators
 from interlock.commons.statements import ed25519_key
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange, Reply
 from interlock.node.storage.node import Credential, NodeStore
 
-__all__ = ["Credentials", "IssuerRefused", "Joined", "join", "read_joined"]
+__all__ = ["Credentials", "IssuerRefused", "Joined", "count_of", "join", "read_joined"]
 
 _FILE: Final = "member.json"
 _KEY: Final = "member.key"
@@ -106,10 +115,21 @@ def read_joined(home: Path) -> Joined:
 
 
 class Credentials:
-    """Fetches and keeps this organisation's credentials. `keys_of` brings member keys from the commons, verified."""
+    """Fetches and keeps this organisation's credentials.
+
+    `keys_of` brings member keys from the commons, verified; `operators` the commons' list of who runs what, if any.
+    """
 
     def __init__(
-        self, joined: Joined, store: NodeStore, keys_of: KeysOf, exchange: Exchange, rsa: BlindRsa, rng: Rng
+        self,
+        joined: Joined,
+        store: NodeStore,
+        keys_of: KeysOf,
+        exchange: Exchange,
+        rsa: BlindRsa,
+        rng: Rng,
+        *,
+        operators: Callable[[], Operators | None] = lambda: None,
     ) -> None:
         self._joined = joined
         self._store = store
@@ -117,12 +137,13 @@ class Credentials:
         self._exchange = exchange
         self._rsa = rsa
         self._rng = rng
+        self._operators = operators
 
     def proof(self, task: Task, epoch: int) -> MembershipProof:
         """The right to one report of a task and epoch, fetched if it is not here yet.
 
-        Raises: IssuerRefused, Unreachable; TaskRefused, for keys that are not those of this task's issuer; what
-        `keys_of` raises.
+        Raises: IssuerRefused, Unreachable; TaskRefused, for keys that are not those of this task's issuer; OneHand,
+        where the list of operators does not show that it is run apart; what `keys_of` raises.
         """
         held = self.held(task, epoch)
         if held is not None:
@@ -156,6 +177,10 @@ class Credentials:
         if keys.backend != wanted.backend or keys.issuer != self._joined.issuer:
             told = f"has member keys of kind {keys.backend} and issuer {keys.issuer.key_id}"
             raise TaskRefused(told, where=f"task {wanted.task}, epoch {epoch}", fix="ask the task's author")
+        operators = self._operators()
+        if operators is not None:
+            leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
+            demand_issuer_apart(operators, keys.issuer, leader, helper)
         return keys
 
     def _begun(self, keys: MemberKeys, task_id: bytes) -> Credential:
@@ -185,6 +210,12 @@ class Credentials:
             return self._rsa.finalize(keys.token_key, prepared, answer, row.inverse)
         keys.issuer.verify(certificate_message(task_id, keys.epoch, self._joined.signer.verifier.public), answer)
         return answer
+
+
+def count_of(url: str, task: str, epoch: int, exchange: Exchange) -> IssuedCount:
+    """What an issuer says of an epoch, signed by the key that it says. Raises: NotFound, Unreachable, Malformed."""
+    asked = f"{url.rstrip('/')}/counts/{task}/{epoch}"
+    return parse_count(_answered(exchange("GET", asked), asked).body, where=asked)
 
 
 def _answered(reply: Reply, url: str) -> Reply:
