@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use crate::detectors::reading::next_byte;
+
 const MAX_GROUPS: usize = 401; // of digits in one run
 const SHORTEST: usize = 13; // digits of a card
 const LONGEST: usize = 19;
@@ -70,15 +72,25 @@ impl Run {
     }
 
     fn add_up(&mut self) {
-        for (odd, sums) in self.sums.iter_mut().enumerate() {
-            let mut sum = 0;
+        let [even, odd] = &mut self.sums;
+        for sums in [&mut *even, &mut *odd] {
             sums.clear();
+            sums.reserve(self.digits.len() + 2);
             sums.push(0);
-            sums.extend(self.digits.iter().enumerate().map(|(at, digit)| {
-                let twice = at % 2 == odd;
-                sum += if twice { doubled(*digit) } else { *digit };
-                sum
-            }));
+        }
+        let (mut one, mut other) = (0, 0); // of which each doubles the digits that the other takes as they are
+        for pair in self.digits.chunks(2) {
+            let first = pair.first().copied().unwrap_or(0);
+            one += doubled(first);
+            other += first;
+            even.push(one);
+            odd.push(other);
+            if let Some(second) = pair.get(1) {
+                one += second;
+                other += doubled(*second);
+                even.push(one);
+                odd.push(other);
+            }
         }
     }
 
@@ -148,17 +160,17 @@ pub fn cards<'t>(text: Cow<'t, str>, label: &mut dyn FnMut() -> String) -> Cow<'
 }
 
 fn next_digit(text: &str, from: usize) -> Option<usize> {
-    let mut rest = text.as_bytes().get(from..)?.iter().enumerate();
-    let found = rest.find(|(ahead, byte)| {
-        byte.is_ascii_digit()
-            || (**byte >= FIRST_WIDE && {
-                let here = text
-                    .get(from + ahead..)
-                    .and_then(|rest| rest.chars().next());
-                here.is_some_and(|c| value_of(c).is_some())
-            })
-    });
-    found.map(|(ahead, _)| from + ahead)
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        at = next_byte(bytes, at, |b| b.is_ascii_digit() || b >= FIRST_WIDE)?;
+        let here = || text.get(at..).and_then(|rest| rest.chars().next());
+        let is_digit = bytes.get(at).is_some_and(u8::is_ascii_digit);
+        if is_digit || here().is_some_and(|c| value_of(c).is_some()) {
+            return Some(at);
+        }
+        at += 1;
+    }
 }
 
 /// Past the one or two signs that may stand between groups of digits.

@@ -6,10 +6,14 @@ pub mod egress;
 mod finds;
 pub mod hosts;
 pub mod indicator;
+mod marked;
+mod named;
 pub mod outgoing;
 pub mod pii;
+mod reading;
 pub mod secrets;
 pub mod texts;
+mod values;
 pub mod walk;
 
 use std::collections::HashSet;

@@ -7,12 +7,14 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json};
 
 use crate::detectors::cards::{cards, is_card, FIRST_WIDE};
+use crate::detectors::reading::next_byte;
 use crate::detectors::walk::{visible, Found};
 use crate::rx::Rx;
 use crate::value::Value;
 
 const ROUNDS: usize = 8; // readings of a text: each but the last finds what a label of the one before laid open
 const SSN: usize = 11; // characters
+const MANY: u64 = 1 << 56; // two more digits go into 64 bits
 /// Country codes by the length of their IBANs.
 const IBANS: [(usize, &str); 17] = [
     (15, "NO"),
@@ -83,7 +85,11 @@ fn redacted(given: &str, emails: bool) -> Option<Found> {
     let mut text: Cow<'_, str> = visible(given);
     for _ in 0..ROUNDS {
         let before = kinds.len();
-        if text.bytes().any(|b| b.is_ascii_digit() || b >= FIRST_WIDE) {
+        if next_byte(text.as_bytes(), 0, |b| {
+            b.is_ascii_digit() || b >= FIRST_WIDE
+        })
+        .is_some()
+        {
             text = replaced(text, "IBAN", &mut kinds, iban_from);
             text = cards(text, &mut || put("CREDIT_CARD", &mut kinds));
             text = replaced(text, "SSN", &mut kinds, ssn_from);
@@ -139,14 +145,17 @@ fn is_word(before: Option<&u8>) -> bool {
 
 /// The next social security number: `(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])`.
 fn ssn_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
-    let mut windows = text.get(from..)?.windows(SSN).enumerate();
-    let found = windows.find(|(ahead, window)| {
-        let at = from + ahead;
-        is_ssn(window)
+    let mut at = from;
+    loop {
+        at = next_byte(text, at, |b| b.is_ascii_digit())?;
+        if is_ssn(text.get(at..at + SSN)?)
             && !is_word(at.checked_sub(1).and_then(|before| text.get(before)))
             && !is_word(text.get(at + SSN))
-    });
-    found.map(|(ahead, _)| (from + ahead, from + ahead + SSN))
+        {
+            return Some((at, at + SSN));
+        }
+        at += 1;
+    }
 }
 
 fn is_ssn(window: &[u8]) -> bool {
@@ -168,25 +177,21 @@ fn is_ssn(window: &[u8]) -> bool {
 
 /// The next IBAN: it begins and ends where a word does, and has its country's length.
 fn iban_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
-    let mut windows = text.get(from..)?.windows(4).enumerate();
-    windows.find_map(|(ahead, window)| {
-        let [a, b, c, d] = window else {
-            return None;
-        };
-        let start = from + ahead;
-        let is_start = c.is_ascii_digit()
-            && d.is_ascii_digit()
-            && a.is_ascii_alphabetic()
-            && b.is_ascii_alphabetic();
-        if !is_start {
-            return None;
+    let mut at = from + 2;
+    loop {
+        at = next_byte(text, at, |b| b.is_ascii_digit())?;
+        let start = at - 2;
+        if let [a, b, _, d, ..] = text.get(start..)? {
+            let begins = d.is_ascii_digit() && a.is_ascii_alphabetic() && b.is_ascii_alphabetic();
+            let before = start.checked_sub(1).and_then(|before| text.get(before));
+            if begins && !before.is_some_and(u8::is_ascii_alphanumeric) {
+                if let Some(end) = iban_end(text.get(start..)?) {
+                    return Some((start, start + end));
+                }
+            }
         }
-        let before = start.checked_sub(1).and_then(|before| text.get(before));
-        if before.is_some_and(u8::is_ascii_alphanumeric) {
-            return None;
-        }
-        iban_end(text.get(start..)?).map(|end| (start, start + end))
-    })
+        at += 1;
+    }
 }
 
 /// Where the IBAN ends with which a text begins, if it begins with one.
@@ -209,14 +214,17 @@ fn iban_end(text: &[u8]) -> Option<usize> {
     (!goes_on && mod97(plain.get(..size)?) == Some(1)).then_some(at)
 }
 
-fn mod97(iban: &[u8]) -> Option<u32> {
+fn mod97(iban: &[u8]) -> Option<u64> {
     let (head, rest) = iban.split_at_checked(4)?;
-    let mut left = 0;
+    let mut left: u64 = 0;
     for c in rest.iter().chain(head) {
-        let value = char::from(*c).to_digit(36)?;
-        left = (left * if value > 9 { 100 } else { 10 } + value) % 97;
+        let value = u64::from(char::from(*c).to_digit(36)?);
+        left = left * if value > 9 { 100 } else { 10 } + value;
+        if left > MANY {
+            left %= 97;
+        }
     }
-    Some(left)
+    Some(left % 97)
 }
 
 #[cfg(test)]

@@ -9,17 +9,22 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memmem;
 
 use crate::detectors::finds::Kinds;
+use crate::detectors::marked::{next_key, next_user};
+use crate::detectors::named::{next_named, Named};
+use crate::detectors::reading::{holds_word, long_words};
+use crate::detectors::values::{is_masked, is_password, is_random, is_varied, is_written_out};
 use crate::detectors::walk::{visible, Found};
-use crate::rx::sets::{is_alpha, is_digit};
 use crate::rx::{Flags, Found as Match, Rx};
 use crate::value::Value;
 
 const FORMS: &str = include_str!("forms.txt");
 const LEAST: usize = 6; // characters of a text that is looked at
+const LEAST_KEY: usize = 15; // bytes of a key in an issuer's form: none holds a blank, a quote or a comma before that
+const LOOKS: usize = 64; // at places where a form may be
+const LONG: usize = 512; // bytes of a word that is not looked at for each literal in it
 const ROUNDS: usize = 8; // readings of a text: each but the last finds what the one before laid open
 const CURL: &str = "curl";
 const CURL_REACH: usize = 160; // characters of one command between "curl" and the option that names a user
-const NAME_REACH: usize = 41; // the longest name and what may follow it
 const FOLD: Flags = Flags {
     fold: true,
     ascii: false,
@@ -27,19 +32,9 @@ const FOLD: Flags = Flags {
 };
 const NAMES: [&str; 6] = ["pass", "pw", "secret", "token", "key", "credential"];
 const SHORT: [&str; 5] = ["key", "token", "pass", "pw", "pwd"];
-const WORDS: [&str; 11] = [
-    "pass", "password", "passwd", "pwd", "secret", "token", "none", "null", "true", "false",
-    "string",
-];
 
 type Pattern = LazyLock<Rx>;
 
-static PEM: Pattern = LazyLock::new(|| {
-    Rx::new(concat!(
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{40,20000}",
-        r"(?:-{1,5}END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
-    ))
-});
 static URL_USER: Pattern =
     LazyLock::new(|| Rx::new(r#"(?<=://)([^\s:/@\"'<>]{0,100}:)([^\s/@\"'<>]{3,200})(?=@)"#));
 static HEADER: Pattern = LazyLock::new(|| {
@@ -51,21 +46,7 @@ static HEADER: Pattern = LazyLock::new(|| {
         FOLD,
     )
 });
-static CURL_USER: Pattern = LazyLock::new(|| {
-    Rx::new(r#"\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?([^\s\"']{3,200})"#)
-});
 static COOKIE: Pattern = LazyLock::new(|| Rx::new(r"(_gitlab_session=)([a-f0-9]{32})"));
-static NAMED: Pattern = LazyLock::new(|| {
-    Rx::with(
-        concat!(
-            r"((passwor[dt]|passwd|passphrase|pwd|pass|pw|secrets?|tokens?|credentials?|api[_.-]?keys?",
-            r"|access[_.-]?keys?|auth[_.-]?keys?|keys?)",
-            r#"([A-Za-z0-9_.-]{0,30})[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"#,
-            r#"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))"#
-        ),
-        FOLD,
-    )
-});
 static ABOUT: Pattern = LazyLock::new(|| {
     Rx::with(
         concat!(
@@ -75,34 +56,16 @@ static ABOUT: Pattern = LazyLock::new(|| {
         FOLD,
     )
 });
-static ANOTHER_WORD: Pattern = LazyLock::new(|| Rx::new(r"[a-z]{2}"));
-static PLACEHOLDER: Pattern = LazyLock::new(|| {
-    Rx::with(
-        concat!(
-            r"example|placeholder|change.?me|your|insert|redacted|dummy|sample|fake|xxxx|\*\*\*|\.\.\.|<[^>]{1,60}>",
-            r"|\$\{|\$\(|\{\{|%\(|put_|abcdefghijkl|#####"
-        ),
-        FOLD,
-    )
-});
-static REFERENCE: Pattern = LazyLock::new(|| {
-    Rx::new(concat!(
-        r"\$[A-Za-z_{(0-9]|[%@&<{(\[]|[A-Za-z_][\w.]{0,80}[(\[]",
-        r"|(?:os|process|config|settings|self|this|env)\.|/|\./|https?:"
-    ))
-});
-static CODE_NAME: Pattern = LazyLock::new(|| Rx::new(r"[A-Za-z_]+(?:[._-][A-Za-z_]+){0,10}\Z"));
-static DIGIT: Pattern = LazyLock::new(|| Rx::new(r"\d"));
-static LETTER: Pattern = LazyLock::new(|| Rx::new(r"[A-Za-z]"));
 
 static ISSUERS: LazyLock<Vec<Form>> =
     LazyLock::new(|| FORMS.lines().filter_map(Form::read).collect());
 static LITERALS: LazyLock<(Option<AhoCorasick>, Vec<usize>)> = LazyLock::new(literals);
 
-/// One issuer's form.
+/// One issuer's form; `leads` where every match begins with one of its literals.
 struct Form {
     kind: &'static str,
     literals: &'static str,
+    leads: bool,
     pattern: LazyLock<Rx, Box<dyn FnOnce() -> Rx + Send>>,
 }
 
@@ -111,9 +74,14 @@ impl Form {
         let mut fields = line.split('\t');
         let (kind, literals, source) = (fields.next()?, fields.next()?, fields.next()?);
         let compile = move || Rx::new(&format!("(?<![A-Za-z0-9_]){source}(?![A-Za-z0-9])"));
+        let group = source
+            .strip_prefix("(?:")
+            .and_then(|rest| rest.split_once(')'));
+        let is_optional = group.is_some_and(|(_, after)| after.starts_with('?'));
         Some(Self {
             kind,
             literals,
+            leads: !source.starts_with(['[', '\\']) && !is_optional,
             pattern: LazyLock::new(Box::new(compile)),
         })
     }
@@ -147,40 +115,90 @@ pub fn mask(value: &Value<'_>) -> Option<Found> {
     (kinds.count > 0).then(|| (text.into_owned(), kinds.names.join(", ")))
 }
 
+/// How far a form was found: no literal of it is there, one is, or a match may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Literal(usize),
+    Match,
+}
+
 /// One reading of a text.
 fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
-    let mut text = given;
-    if text.contains("PRIVATE KEY") {
-        text = PEM.replaced(text, |_| kinds.put("PRIVATE_KEY", ""));
-    }
-    for at in forms_in(&text) {
-        if let Some(form) = ISSUERS.get(at) {
+    let mut text = keys(given, kinds);
+    let (seen, before) = (forms_in(&text), kinds.count);
+    for (form, seen) in ISSUERS.iter().zip(seen) {
+        // a label may lay a form open of which nothing but a literal was there
+        let may_match = seen == Seen::Match || kinds.count > before;
+        if may_match && seen != Seen::Nothing {
             text = form
                 .pattern
                 .replaced(text, |found| issued(found, form.kind, kinds));
         }
     }
-    named(text, kinds)
+    places(text, kinds)
 }
 
-/// The forms of which a literal is there. No label holds one of which a match could begin, so that the text as it
-/// was given is enough to look at.
-fn forms_in(text: &str) -> Vec<usize> {
+/// Private keys.
+fn keys<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+    let mut out = String::new();
+    let mut copied = 0;
+    while let Some((start, end)) = next_key(text.as_bytes(), copied) {
+        out.push_str(text.get(copied..start).unwrap_or(""));
+        kinds.write("PRIVATE_KEY", "", &mut out);
+        copied = end;
+    }
+    rest_of(text, copied, out)
+}
+
+/// What was written, and the rest of the text; the text itself where nothing was.
+fn rest_of<'t>(text: Cow<'t, str>, copied: usize, written: String) -> Cow<'t, str> {
+    if copied == 0 {
+        return text;
+    }
+    let mut out = written;
+    out.push_str(text.get(copied..).unwrap_or(""));
+    out.into()
+}
+
+/// What of each form is in the long words of a text; no label holds a literal of which a match could begin.
+fn forms_in(text: &str) -> Vec<Seen> {
     let (automaton, forms) = &*LITERALS;
     let Some(automaton) = automaton else {
-        return (0..ISSUERS.len()).collect();
+        return vec![Seen::Match; ISSUERS.len()];
     };
-    let mut seen = vec![false; ISSUERS.len()];
-    for hit in automaton.find_overlapping_iter(text) {
-        let at = forms.get(hit.pattern().as_usize());
-        if let Some(known) = at.and_then(|at| seen.get_mut(*at)) {
-            *known = true;
+    let mut seen = vec![Seen::Nothing; ISSUERS.len()];
+    for word in long_words(text, LEAST_KEY) {
+        for hit in automaton.find_overlapping_iter(word) {
+            let at = forms.get(hit.pattern().as_usize()).copied().unwrap_or(0);
+            if let (Some(held), Some(form)) = (seen.get_mut(at), ISSUERS.get(at)) {
+                *held = form.seen_at(word, hit.start(), *held);
+            }
         }
     }
-    let places = seen.iter().enumerate();
-    places
-        .filter_map(|(at, known)| known.then_some(at))
-        .collect()
+    seen
+}
+
+impl Form {
+    /// What is known of the form after one more of its literals; after many, a match is looked for everywhere.
+    fn seen_at(&self, word: &str, at: usize, before: Seen) -> Seen {
+        let looks = match before {
+            Seen::Match => return before,
+            Seen::Literal(looks) => looks + 1,
+            Seen::Nothing => 1,
+        };
+        let is_there = looks > LOOKS
+            || (if self.leads {
+                self.pattern.match_at(word, at).is_some()
+            } else {
+                word.len() > LONG || self.pattern.is_in(word)
+            });
+        if is_there {
+            Seen::Match
+        } else {
+            Seen::Literal(looks)
+        }
+    }
 }
 
 fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> String {
@@ -191,91 +209,75 @@ fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> String {
     }
 }
 
-/// Secrets known by what is said of them.
-fn named<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
-    let low = given.to_lowercase();
+/// Secrets known by their place: what is said of them.
+fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
     let mut text = given;
-    if text.contains("://") && text.contains('@') {
+    let holds = |text: &str, part: &str| memmem::find(text.as_bytes(), part.as_bytes()).is_some();
+    let says_who = |text: &str| {
+        let bytes = text.as_bytes();
+        holds_word(bytes, b"authorization", 7) || holds_word(bytes, b"bearer", 0)
+    };
+    let has_names = text.is_ascii() || may_have_names(&text);
+    let has_header = says_who(&text);
+    if holds(&text, "://") && text.as_bytes().contains(&b'@') {
         text = URL_USER.replaced(text, |m| kept(m, is_written_out, "PASSWORD", kinds));
     }
-    if low.contains("authorization") || low.contains("bearer") {
+    if has_header {
         let random = |value: &str| is_random(value, 2.5);
         text = HEADER.replaced(text, |m| kept(m, random, "TOKEN", kinds));
     }
-    if text.contains(CURL) {
-        text = users_of_curl(&text, kinds).into();
+    if holds(&text, CURL) {
+        text = users_of_curl(text, kinds);
     }
-    if text.contains("_gitlab_session=") {
+    if holds(&text, "_gitlab_session=") {
         text = COOKIE.replaced(text, |m| kept(m, |_| true, "TOKEN", kinds));
     }
-    if NAMES.iter().any(|name| low.contains(name)) {
-        text = NAMED.replaced_where(text, may_be_named, |m| assignment(m, kinds));
+    if has_names {
+        text = named(text, kinds);
     }
     text
 }
 
-/// Whether a text can begin with a name and what stands between it and a value: what `NAMED` needs, read at a glance.
-fn may_be_named(text: &[u8]) -> bool {
-    let (mut rest, mut blanks) = (text, 0);
-    let mut skip = |most: usize, of: fn(&u8) -> bool| {
-        let count = rest.iter().take(most + 1).take_while(|b| of(b)).count();
-        rest = rest.get(count..).unwrap_or_default();
-        (count, rest.first().copied())
-    };
-    let of_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-    let of_end = |b: &u8| matches!(b, b'"' | b'\'' | b'`' | b')' | b']');
-    let of_blank = |b: &u8| matches!(b, b'\t'..=b'\r' | 0x1c..=b' ');
-    for (most, of) in [
-        (NAME_REACH, of_name as fn(&u8) -> bool),
-        (3, of_end),
-        (5, of_blank),
-    ] {
-        let (count, next) = skip(most, of);
-        match next {
-            None => return false,
-            Some(wide) if wide >= 128 => return true,
-            Some(_) if count > most => return false,
-            Some(_) => blanks = count,
-        }
+/// Whether one of the names stands in a text: some letters fold to those of a name, and yet not in lower case.
+fn may_have_names(text: &str) -> bool {
+    if !text.contains(['\u{130}', '\u{131}', '\u{17f}']) {
+        return true;
     }
-    match rest.first() {
-        Some(b':' | b'=' | b',' | b'|') => blanks <= 4,
-        Some(b'"' | b'\'') => blanks > 0,
-        _ => false,
-    }
+    let low = text.to_lowercase();
+    NAMES.iter().any(|name| low.contains(name))
 }
 
 /// The password of `curl ... -u NAME:PASSWORD`: each option is read once, however many commands stand before it.
-fn users_of_curl(text: &str, kinds: &mut Kinds) -> String {
+fn users_of_curl<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+    let bytes = text.as_bytes();
     let curl = |from: usize| {
-        let found = memmem::find(text.as_bytes().get(from..)?, CURL.as_bytes())?;
+        let found = memmem::find(bytes.get(from..)?, CURL.as_bytes())?;
         Some(from + found)
     };
     let mut out = String::new();
     let mut copied = 0;
-    let (mut user, mut begun) = (CURL_USER.find_from(text, 0), curl(0));
-    while let (Some(found), Some(start)) = (&user, begun) {
+    let (mut user, mut begun) = (next_user(bytes, 0), curl(0));
+    while let (Some(found), Some(start)) = (user, begun) {
         let after = start + CURL.len();
-        if found.start() < after {
-            user = CURL_USER.find_from(text, after);
+        if found.start < after {
+            user = next_user(bytes, after);
             continue;
         }
-        if !is_one_command(text.get(after..found.start()).unwrap_or("")) {
+        if !is_one_command(text.get(after..found.start).unwrap_or("")) {
             let reach = (4 * CURL_REACH) + CURL.len();
-            begun = curl(after.max(found.start().saturating_sub(reach)));
+            begun = curl(after.max(found.start.saturating_sub(reach)));
             continue;
         }
-        let value = found.group(1).unwrap_or("");
+        let (value_start, end) = found.password;
+        let value = text.get(value_start..end).unwrap_or("");
         if is_written_out(value) {
-            let label = kinds.put("PASSWORD", value);
-            out.push_str(text.get(copied..found.end() - value.len()).unwrap_or(""));
-            out.push_str(&label);
-            copied = found.end();
+            out.push_str(text.get(copied..value_start).unwrap_or(""));
+            kinds.write("PASSWORD", value, &mut out);
+            copied = end;
         }
-        begun = curl(found.end() - CURL.len());
+        begun = curl(end - CURL.len());
     }
-    out.push_str(text.get(copied..).unwrap_or(""));
-    out
+    rest_of(text, copied, out)
 }
 
 /// Whether what stands between `curl` and an option is one command's.
@@ -300,108 +302,67 @@ fn kept(
     }
 }
 
-fn assignment(found: &Match<'_>, kinds: &mut Kinds) -> String {
-    let text = |number: usize| found.group(number).unwrap_or("");
-    let (head, name, rest) = (text(1), text(2).to_lowercase(), text(3));
-    let value = (4..=7).find_map(|number| found.group(number)).unwrap_or("");
-    let other_word = ANOTHER_WORD.begins(rest) && SHORT.contains(&name.as_str());
-    if value.contains("[REDACTED") || ABOUT.is_in(rest) || other_word {
-        return found.whole().to_owned();
+/// Values that have a name.
+fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+    let mut out = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = next_named(&text, at) {
+        at = found.end;
+        let (start, end) = found.value;
+        let value = text.get(start..end).unwrap_or("");
+        if let Some(kind) = kind_of(&found, value) {
+            let head = text.get(found.start..start).unwrap_or("");
+            let begin =
+                found.start + place_of(value, head, text.get(found.start..end).unwrap_or(""));
+            out.push_str(text.get(copied..begin).unwrap_or(""));
+            kinds.write(kind, value, &mut out);
+            copied = begin + value.len();
+        }
     }
-    let quoted = found.group(7).is_none();
-    let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    rest_of(text, copied, out)
+}
+
+/// Where the value is replaced, from where the match begins: at its first place, and not in what stands before it.
+fn place_of(value: &str, head: &str, whole: &str) -> usize {
+    if value.len() <= head.len() && head.contains(value) {
+        return head.len();
+    }
+    memmem::find(whole.as_bytes(), value.as_bytes()).unwrap_or(head.len())
+}
+
+/// The kind of secret that a named value is, where it looks like one.
+fn kind_of(found: &Named<'_>, value: &str) -> Option<&'static str> {
+    if is_masked(value) || (!found.rest.is_empty() && speaks_of_it(found)) {
+        return None;
+    }
+    let begins = |starts: &[&str]| starts.iter().any(|start| begins_with(found.name, start));
     let secret = if begins(&["pass", "pw", "secret"]) {
-        is_password(value, quoted)
+        is_password(value, found.quoted)
     } else {
-        is_random(value, if quoted { 3.0 } else { 3.2 })
+        is_random(value, if found.quoted { 3.0 } else { 3.2 })
     };
-    if !secret {
-        return found.whole().to_owned();
-    }
     let kind = if begins(&["pass", "pw"]) {
         "PASSWORD"
     } else {
         "SECRET"
     };
-    let label = kinds.put(kind, value);
-    if head.contains(value) {
-        format!("{head}{label}")
-    } else {
-        found.whole().replacen(value, &label, 1)
+    secret.then_some(kind)
+}
+
+/// Whether the word of a name goes on so that it speaks of a secret and holds none, or is another word.
+fn speaks_of_it(found: &Named<'_>) -> bool {
+    let goes_on = matches!(found.rest.as_bytes(), [b'a'..=b'z', b'a'..=b'z', ..]);
+    let is_short = SHORT.iter().any(|name| found.name.to_lowercase() == *name);
+    (goes_on && is_short) || ABOUT.is_in(found.rest)
+}
+
+/// Whether a name begins with a word in lower case, as `str.lower` of Python sees it.
+fn begins_with(name: &str, word: &str) -> bool {
+    if name.is_ascii() {
+        let start = name.as_bytes().get(..word.len());
+        return start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
     }
-}
-
-/// True of a value that stands for itself, and not for a variable or a placeholder.
-fn is_written_out(value: &str) -> bool {
-    let low = value.to_lowercase();
-    let word = low.trim_matches(['<', '>', '"', '\'']);
-    let known = WORDS.contains(&word) || value.contains("[REDACTED");
-    !known && !PLACEHOLDER.is_in(value) && !REFERENCE.begins(value)
-}
-
-/// True of what may be a password: written out, and neither a word, a type nor a name in code.
-fn is_password(value: &str, quoted: bool) -> bool {
-    if !is_written_out(value) || !has_four(value) {
-        return false;
-    }
-    let size = value.chars().count();
-    if quoted && size >= 6 {
-        return !CODE_NAME.begins(value) || is_random(value, 3.0);
-    }
-    size >= 8 && !value.contains(' ') && DIGIT.is_in(value) && LETTER.is_in(value)
-}
-
-/// True of a long value with letters and digits whose characters carry at least `bits` bits each.
-fn is_random(value: &str, bits: f64) -> bool {
-    let plain = value.trim_matches(['"', '\'']);
-    plain.chars().count() >= 16
-        && is_written_out(plain)
-        && plain.chars().any(is_digit)
-        && plain.chars().any(is_alpha)
-        && entropy(plain) >= bits
-}
-
-/// False of a placeholder in a key's form.
-fn is_varied(key: &str) -> bool {
-    let start = key.char_indices().rev().take(24).last();
-    let end = start.and_then(|(at, _)| key.get(at..)).unwrap_or("");
-    entropy(end) >= 2.2 && !PLACEHOLDER.is_in(key)
-}
-
-/// Whether a text has four different characters.
-fn has_four(text: &str) -> bool {
-    let mut seen: Vec<char> = Vec::new();
-    for c in text.chars() {
-        if !seen.contains(&c) {
-            seen.push(c);
-        }
-        if seen.len() == 4 {
-            return true;
-        }
-    }
-    false
-}
-
-/// How often each character stands in a text, in the order in which they come first.
-fn counted(text: &str) -> Vec<(char, u32)> {
-    let mut counts: Vec<(char, u32)> = Vec::new();
-    for c in text.chars() {
-        match counts.iter_mut().find(|(known, _)| *known == c) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((c, 1)),
-        }
-    }
-    counts
-}
-
-/// Bits a character (Shannon).
-fn entropy(text: &str) -> f64 {
-    let counts = counted(text);
-    let size: u32 = counts.iter().map(|(_, count)| count).sum();
-    let parts = counts
-        .iter()
-        .map(|(_, count)| f64::from(*count) / f64::from(size));
-    -parts.map(|part| part * part.log2()).sum::<f64>()
+    name.to_lowercase().starts_with(word)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::context::Context;
+use crate::detectors::reading::hides_within;
 use crate::detectors::Said;
 use crate::edits::Edit;
 use crate::plan::Verdict;
@@ -105,7 +106,7 @@ fn walk<'v>(value: &'v Value<'_>, place: &Place<'_>, key: &'v str, see: See<'_, 
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     let hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}');
-    if text.is_ascii() || !text.contains(hidden) {
+    if text.is_ascii() || !hides_within(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().filter(|c| !hidden(*c)).collect())

@@ -1,0 +1,392 @@
+//! Names that say "secret" and the values given to them, read by hand. What is found is what this pattern finds, which
+//! Python runs (`secrets.py`, `_NAMED`) and the tests hold this to:
+//!
+//! a name (password, token, api key, ...), more of a word, quotes or brackets that close, blanks, a sign (`:` `=` `=>`
+//! `,` `||` or a blank before a quote), blanks, perhaps `new`, and a value: quoted, or up to the next blank.
+//!
+//! So each sign is looked at, and what stands before it. A name's word goes up to the sign, so that of one sign there
+//! is one match at most; what is read twice is bounded by the longest name and value.
+
+use memchr::memchr2;
+
+use crate::detectors::reading::{blank, blank_before, folded, folded_before, past_word, width};
+
+const REST: usize = 30; // characters of a word after the name
+const REACH: usize = 41; // characters of the longest name and the rest of its word
+const CLOSERS: usize = 3;
+const BLANKS: usize = 4;
+const QUOTED: usize = 3; // characters of a quoted value, at least
+const PLAIN: usize = 6; // characters of another value, at least
+const LONGEST: usize = 500; // characters of a value
+
+/// A name with its value; places are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named<'t> {
+    /// Where it begins.
+    pub start: usize,
+    /// The name.
+    pub name: &'t str,
+    /// The rest of the name's word.
+    pub rest: &'t str,
+    /// Where the value stands.
+    pub value: (usize, usize),
+    /// Where the match ends.
+    pub end: usize,
+    /// Whether the value is quoted.
+    pub quoted: bool,
+}
+
+const SIGNS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        table[at] = matches!(at as u8, b':' | b'=' | b',' | b'|' | b'"' | b'\'');
+        at += 1;
+    }
+    table
+};
+
+/// The leftmost from a position on.
+#[must_use]
+pub fn next_named(text: &str, from: usize) -> Option<Named<'_>> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        let mut rest = bytes.get(at..)?.iter();
+        at += rest.position(|byte| SIGNS.get(usize::from(*byte)) == Some(&true))?;
+        if let Some(found) = before_sign(text, from, at) {
+            return Some(found);
+        }
+        at += 1;
+    }
+}
+
+/// The name whose sign stands at a place.
+fn before_sign(text: &str, from: usize, sign: usize) -> Option<Named<'_>> {
+    let bytes = text.as_bytes();
+    let is_quote = matches!(bytes.get(sign)?, b'"' | b'\'');
+    let end = word_end(bytes, from, sign, is_quote)?;
+    let (start, name_end) = name_before(bytes, from, end)?;
+    let (value, match_end, quoted) = if is_quote {
+        value_at(bytes, sign)?
+    } else {
+        value_after(bytes, sign)?
+    };
+    Some(Named {
+        start,
+        name: text.get(start..name_end)?,
+        rest: text.get(name_end..end)?,
+        value,
+        end: match_end,
+        quoted,
+    })
+}
+
+/// Where the word ends that stands before a sign; before a quote one blank is the sign.
+fn word_end(bytes: &[u8], from: usize, sign: usize, is_quote: bool) -> Option<usize> {
+    let mut end = sign;
+    let mut blanks = 0;
+    loop {
+        let size = blank_before(bytes, end);
+        if size == 0 || end - size < from {
+            break;
+        }
+        blanks += 1;
+        if blanks > BLANKS + usize::from(is_quote) {
+            return None;
+        }
+        end -= size;
+    }
+    if is_quote && blanks == 0 {
+        return None;
+    }
+    let mut closers = 0;
+    while end > from && matches!(bytes.get(end - 1), Some(b'"' | b'\'' | b'`' | b')' | b']')) {
+        closers += 1;
+        if closers > CLOSERS {
+            return None;
+        }
+        end -= 1;
+    }
+    Some(end)
+}
+
+/// The leftmost name in the word that ends at a place: where it begins and ends.
+fn name_before(bytes: &[u8], from: usize, end: usize) -> Option<(usize, usize)> {
+    let of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let mut start = end;
+    let mut count = 0;
+    let mut may = false;
+    while start > from && count < REACH {
+        let byte = *bytes.get(start - 1)?;
+        let size = if byte.is_ascii() {
+            usize::from(of_word(byte))
+        } else {
+            folded_before(bytes, start, of_word)
+        };
+        if size == 0 || start - size < from {
+            break;
+        }
+        may |= !byte.is_ascii() || matches!(byte | 0x20, b'w' | b's' | b'y' | b'n');
+        start -= size;
+        count += 1;
+    }
+    if !may || count < 2 {
+        return None; // each name has one of these letters
+    }
+    while start < end {
+        if let Some(after) = past_name(bytes, start) {
+            if is_rest(bytes.get(after..end)?) {
+                return Some((start, after));
+            }
+        }
+        start += width(*bytes.get(start)?);
+    }
+    None
+}
+
+fn is_rest(bytes: &[u8]) -> bool {
+    let starts = || bytes.iter().filter(|byte| **byte & 0xc0 != 0x80);
+    bytes.len() <= REST || starts().count() <= REST
+}
+
+/// Past the name that begins at a place.
+fn past_name(bytes: &[u8], at: usize) -> Option<usize> {
+    let word = |word: &[u8]| past_word(bytes, at, word);
+    let plural = |end: usize| past_word(bytes, end, b"s").unwrap_or(end);
+    match folded(bytes, at)?.0 {
+        b'p' => {
+            let long = word(b"password").or_else(|| word(b"passwort"));
+            let long = long
+                .or_else(|| word(b"passwd"))
+                .or_else(|| word(b"passphrase"));
+            long.or_else(|| word(b"pwd"))
+                .or_else(|| word(b"pass"))
+                .or_else(|| word(b"pw"))
+        }
+        b's' => word(b"secret").map(plural),
+        b't' => word(b"token").map(plural),
+        b'c' => word(b"credential").map(plural),
+        b'k' => word(b"key").map(plural),
+        b'a' => {
+            let kind = word(b"api")
+                .or_else(|| word(b"access"))
+                .or_else(|| word(b"auth"))?;
+            let joined = usize::from(matches!(bytes.get(kind), Some(b'_' | b'.' | b'-')));
+            past_word(bytes, kind + joined, b"key").map(plural)
+        }
+        _ => None,
+    }
+}
+
+/// A value: where it stands, where the match ends, and whether it is quoted.
+type Held = ((usize, usize), usize, bool);
+
+/// The value after a sign, read as the longest sign first.
+fn value_after(bytes: &[u8], sign: usize) -> Option<Held> {
+    let rest = bytes.get(sign..)?;
+    let lengths: &[usize] = match rest {
+        [b':', b'=', ..] | [b'=', b'=', ..] if !rest.starts_with(b"===") => &[2, 1],
+        [b'=', b'=', ..] => &[3, 2, 1],
+        [b'=', b'>', ..] => &[1, 2],
+        [b'|', b'|', b':', ..] => &[3, 2],
+        [b'|', b'|', ..] => &[2],
+        [b'|', ..] => return None,
+        _ => &[1],
+    };
+    lengths
+        .iter()
+        .find_map(|length| value_from(bytes, sign + length))
+}
+
+fn value_from(bytes: &[u8], from: usize) -> Option<Held> {
+    let mut at = from;
+    for _ in 0..BLANKS {
+        at += blank(bytes, at);
+    }
+    if let Some(after) = past_word(bytes, at, b"new") {
+        let size = blank(bytes, after);
+        if size > 0 {
+            at = after + size; // as a value it would be too short
+        }
+    }
+    value_at(bytes, at)
+}
+
+fn value_at(bytes: &[u8], at: usize) -> Option<Held> {
+    match bytes.get(at)? {
+        quote @ (b'"' | b'\'' | b'`') => {
+            let start = at + 1;
+            let reach = bytes.len().min(start + 4 * LONGEST + 1);
+            let inside = bytes.get(start..reach)?;
+            let size = memchr2(*quote, b'\n', inside)?;
+            let count = counted(inside.get(..size)?);
+            let is_whole = inside.get(size) == Some(quote) && (QUOTED..=LONGEST).contains(&count);
+            is_whole.then_some(((start, start + size), start + size + 1, true))
+        }
+        _ => {
+            let end = plain_end(bytes, at)?;
+            Some(((at, end), end, false))
+        }
+    }
+}
+
+/// Where a value ends that is not quoted.
+fn plain_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let (mut at, mut count) = (start, 0);
+    while count < LONGEST {
+        let Some(byte) = bytes.get(at) else {
+            break;
+        };
+        let stops = matches!(
+            byte,
+            b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'}' | b']' | b'>'
+        );
+        if stops || blank(bytes, at) > 0 {
+            break;
+        }
+        at += width(*byte);
+        count += 1;
+    }
+    (count >= PLAIN).then_some(at)
+}
+
+/// How many characters stand in whole UTF-8.
+fn counted(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_named;
+    use crate::rx::{Flags, Rx};
+
+    const PATTERN: &str = concat!(
+        r"((passwor[dt]|passwd|passphrase|pwd|pass|pw|secrets?|tokens?|credentials?|api[_.-]?keys?",
+        r"|access[_.-]?keys?|auth[_.-]?keys?|keys?)",
+        r#"([A-Za-z0-9_.-]{0,30})[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"#,
+        r#"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))"#
+    );
+    const PIECES: [&str; 60] = [
+        "password",
+        "passwort",
+        "PASSWD",
+        "passphrase",
+        "pwd",
+        "pass",
+        "pw",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "credential",
+        "api",
+        "access",
+        "auth",
+        "key",
+        "keys",
+        "to\u{212a}en",
+        "\u{17f}ecret",
+        "api\u{131}",
+        "_",
+        ".",
+        "-",
+        "x",
+        "9",
+        "abcdefghij",
+        "_abcdefghijklmno",
+        "\"",
+        "'",
+        "`",
+        ")",
+        "]",
+        " ",
+        " ",
+        "\t",
+        "\u{a0}",
+        "\u{2003}",
+        "\n",
+        "\u{1c}",
+        ":",
+        "=",
+        "=",
+        ">",
+        ",",
+        "|",
+        "||",
+        ":=",
+        "=>",
+        "new ",
+        "new",
+        "NEW\u{a0}",
+        "value1",
+        "abc",
+        "é",
+        "d\u{130}",
+        "hunter2hunter2",
+        ";",
+        "}",
+        "\u{1f600}",
+        "\u{17f}",
+    ];
+
+    /// Numbers that look random and are the same each time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, most: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(self.0 >> 33).unwrap_or(0) % most
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_the_pattern_finds() {
+        let flags = Flags {
+            fold: true,
+            ..Flags::default()
+        };
+        let pattern = Rx::with(PATTERN, flags);
+        let mut dice = Dice(7);
+        let mut found_some = 0;
+        for round in 0..60_000 {
+            let size = 2 + dice.below(14);
+            let mut text: String = (0..size)
+                .filter_map(|_| PIECES.get(dice.below(60)).copied())
+                .collect();
+            if round % 500 == 0 {
+                text = format!("{text}key='{}'", "é".repeat(490 + dice.below(20)));
+            }
+            let mut at = 0;
+            loop {
+                let wanted = pattern.find_from(&text, at);
+                let found = next_named(&text, at);
+                let wanted_parts = wanted.as_ref().map(|m| {
+                    let value = (4..=7).find_map(|n| m.group(n)).unwrap_or("");
+                    (
+                        m.start(),
+                        m.end(),
+                        m.group(2),
+                        m.group(3),
+                        value,
+                        m.group(7).is_none(),
+                    )
+                });
+                let found_parts = found.map(|m| {
+                    let value = text.get(m.value.0..m.value.1).unwrap_or("");
+                    (m.start, m.end, Some(m.name), Some(m.rest), value, m.quoted)
+                });
+                assert_eq!(found_parts, wanted_parts, "{text:?} from {at}");
+                let Some(m) = wanted else {
+                    break;
+                };
+                found_some += 1;
+                at = m.end();
+            }
+        }
+        assert!(found_some > 5_000, "{found_some}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Reading bytes of a text at a glance: characters as `re` folds them, blanks, digits, and words that are long.
+
+use memchr::{memchr2_iter, memchr3_iter};
+
+const NEAR: usize = 8; // bytes that are looked at one by one first
+const CHUNK: usize = 64; // bytes that are looked at together
+
+/// Whether a byte ends a word: an ASCII blank of Python, a quote or a comma.
+const ENDS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        table[at] = matches!(at, 0x09..=0x0d | 0x1c..=0x20 | 0x22 | 0x27 | 0x2c);
+        at += 1;
+    }
+    table
+};
+
+/// The character at a place as `re.I` folds it, and its bytes; none for one that folds to no ASCII character.
+#[must_use]
+pub fn folded(text: &[u8], at: usize) -> Option<(u8, usize)> {
+    let byte = *text.get(at)?;
+    if byte < 128 {
+        return Some((byte.to_ascii_lowercase(), 1));
+    }
+    match text.get(at..)? {
+        [0xc5, 0xbf, ..] => Some((b's', 2)),
+        [0xc4, 0xb0 | 0xb1, ..] => Some((b'i', 2)),
+        [0xe2, 0x84, 0xaa, ..] => Some((b'k', 3)),
+        _ => None,
+    }
+}
+
+/// The bytes of the character that ends at a place, where it folds to an ASCII character that `is` holds of; else 0.
+#[must_use]
+pub fn folded_before(text: &[u8], end: usize, is: impl Fn(u8) -> bool) -> usize {
+    let size = match text.get(..end).unwrap_or_default() {
+        [.., 0xc5, 0xbf] | [.., 0xc4, 0xb0 | 0xb1] => 2,
+        [.., 0xe2, 0x84, 0xaa] => 3,
+        [.., byte] if *byte < 128 => 1,
+        _ => return 0,
+    };
+    let is_one = folded(text, end - size).is_some_and(|(byte, _)| is(byte));
+    if is_one {
+        size
+    } else {
+        0
+    }
+}
+
+/// Past a word in lower case, where it stands at a place in any case.
+#[must_use]
+pub fn past_word(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
+    let mut at = at;
+    for wanted in word {
+        let (found, size) = folded(text, at)?;
+        if found != *wanted {
+            return None;
+        }
+        at += size;
+    }
+    Some(at)
+}
+
+/// The bytes of the blank at a place, as `\s` of Python; 0 where there is none.
+#[must_use]
+pub fn blank(text: &[u8], at: usize) -> usize {
+    if let Some(byte) = text.get(at).filter(|byte| byte.is_ascii()) {
+        return usize::from(matches!(byte, 0x09..=0x0d | 0x1c..=0x20));
+    }
+    match text.get(at..).unwrap_or_default() {
+        [0xc2, 0x85 | 0xa0, ..] => 2,
+        [0xe1, 0x9a, 0x80, ..]
+        | [0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..]
+        | [0xe2, 0x81, 0x9f, ..]
+        | [0xe3, 0x80, 0x80, ..] => 3,
+        _ => 0,
+    }
+}
+
+/// The bytes of the blank that ends at a place.
+#[must_use]
+pub fn blank_before(text: &[u8], end: usize) -> usize {
+    let last = end.checked_sub(1).and_then(|at| text.get(at));
+    if last.is_none_or(u8::is_ascii) {
+        return usize::from(matches!(last, Some(0x09..=0x0d | 0x1c..=0x20)));
+    }
+    (2..=3)
+        .find(|size| end >= *size && blank(text, end - size) == *size)
+        .unwrap_or(0)
+}
+
+/// The bytes of a character that begins with this byte.
+#[must_use]
+pub fn width(first: u8) -> usize {
+    match first {
+        0..=0xbf => 1,
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        _ => 4,
+    }
+}
+
+/// Whether an ASCII word in lower case stands anywhere, the case of ASCII letters aside; `rare` is the place of a
+/// letter of it that is looked for.
+#[must_use]
+pub fn holds_word(text: &[u8], word: &[u8], rare: usize) -> bool {
+    let Some(letter) = word.get(rare) else {
+        return false;
+    };
+    memchr2_iter(*letter, letter.to_ascii_uppercase(), text).any(|at| {
+        let here = at
+            .checked_sub(rare)
+            .and_then(|start| text.get(start..start + word.len()));
+        here.is_some_and(|here| here.eq_ignore_ascii_case(word))
+    })
+}
+
+/// The next byte from a place on of which `is` holds; whole chunks are passed over together.
+#[must_use]
+pub fn next_byte(text: &[u8], from: usize, is: impl Fn(u8) -> bool) -> Option<usize> {
+    let rest = text.get(from..)?;
+    let (near, far) = rest.split_at_checked(NEAR).unwrap_or((rest, &[]));
+    if let Some(ahead) = near.iter().position(|byte| is(*byte)) {
+        return Some(from + ahead);
+    }
+    let mut at = from + near.len();
+    for chunk in far.chunks(CHUNK) {
+        if chunk.iter().fold(false, |any, byte| any | is(*byte)) {
+            let ahead = chunk.iter().position(|byte| is(*byte))?;
+            return Some(at + ahead);
+        }
+        at += chunk.len();
+    }
+    None
+}
+
+/// The words of so many bytes or more: what stands between blanks, quotes and commas.
+pub fn long_words(text: &str, least: usize) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let ends = |byte: &u8| ENDS.get(usize::from(*byte)) == Some(&true);
+    let mut from = 0;
+    std::iter::from_fn(move || loop {
+        let window = bytes.get(from..from + least)?;
+        match window.iter().rposition(ends) {
+            Some(at) => from += at + 1,
+            None => {
+                let begin = from;
+                let rest = bytes.get(begin + least..)?.iter();
+                let more = rest.take_while(|byte| !ends(byte)).count();
+                from = begin + least + more;
+                return text.get(begin..from);
+            }
+        }
+    })
+}
+
+/// Whether a character stands in the text that nobody sees and that would split a number or a key.
+#[must_use]
+pub fn hides_within(text: &[u8]) -> bool {
+    memchr3_iter(0xc2, 0xe2, 0xef, text).any(|at| {
+        matches!(
+            text.get(at..).unwrap_or_default(),
+            [0xc2, 0xad, ..]
+                | [0xe2, 0x80, 0x8b..=0x8f, ..]
+                | [0xe2, 0x81, 0xa0..=0xa4, ..]
+                | [0xef, 0xbb, 0xbf, ..]
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{blank, blank_before, folded_before, holds_word, long_words, next_byte, past_word};
+    use crate::rx::sets::Set;
+
+    #[test]
+    fn blanks_are_those_of_python_from_both_sides() {
+        let set = Set::class('s', false).unwrap_or_default();
+        for c in (0..0x1_0000).filter_map(char::from_u32) {
+            let text = c.to_string();
+            let size = if set.has(c) { text.len() } else { 0 };
+            assert_eq!(blank(text.as_bytes(), 0), size, "{c:?}");
+            assert_eq!(blank_before(text.as_bytes(), text.len()), size, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_read_in_any_case_and_with_the_cousins_of_letters() {
+        let text = "xTO\u{212a}EN\u{17f}".as_bytes();
+        assert_eq!(past_word(text, 1, b"tokens"), Some(text.len()));
+        assert_eq!(past_word(text, 1, b"tokenz"), None);
+        assert_eq!(folded_before(text, text.len(), |b| b == b's'), 2);
+        assert_eq!(folded_before(text, 6, |b| b == b'k'), 3);
+        assert!(holds_word(b"a BeaRer", b"bearer", 0) && !holds_word(b"bear", b"bearer", 3));
+        assert_eq!(next_byte(&[b'a'; 200], 3, |b| b == b'b'), None);
+        assert_eq!(next_byte(b"aab", 1, |b| b == b'b'), Some(2));
+    }
+
+    #[test]
+    fn long_words_are_found_wherever_they_stand() {
+        let words =
+            |text: &str| -> Vec<String> { long_words(text, 4).map(str::to_owned).collect() };
+        assert_eq!(words("abcd"), ["abcd"]);
+        assert_eq!(words("a bcdef,gh \"ijkl\" m"), ["bcdef", "ijkl"]);
+        assert_eq!(words("abc de f"), Vec::<String>::new());
+        assert_eq!(words("x éé.\u{a0}z q"), ["éé.\u{a0}z"]);
+    }
+}
