@@ -97,9 +97,9 @@ class Stage:
 
     def make_log_and_witnesses(self) -> TlogPolicy:
         """Keys of the log and of both witnesses, and the policy that names them."""
-        lines = list(make_log(self.dir("log"), ORIGIN, os.urandom, url=self.url("log")).lines)
+        lines = [f"log {make_log(self.dir('log'), ORIGIN, os.urandom).vkey} {self.url('log')}"]
         for i, name in enumerate(WITNESSES):
-            lines += make_witness(self.dir(name), name, os.urandom, url=self.url(name), called=f"w{i}")
+            lines.append(f"witness w{i} {make_witness(self.dir(name), name, os.urandom)} {self.url(name)}")
         lines += ["group both all w0 w1", "quorum both"]
         policy = ("\n".join(lines) + "\n").encode("ascii")
         for name in ("log", *WITNESSES):
