@@ -37,6 +37,7 @@ from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.issuer import IssuerStore
+from interlock.node.tokens import TokenTable
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -153,7 +154,9 @@ def _leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
         stack.callback(storage.close)
         stack.callback(exchange.close)
         leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
-        members, collectors = read_tokens(place / "members.json"), read_tokens(place / "collectors.json")
+        path = place / "members.json"  # which an aggregator of proofs alone does without
+        members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
+        collectors = read_tokens(place / "collectors.json")
         yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
 
 
