@@ -6,6 +6,7 @@ A fetcher knows names, never trust: what it brings is checked by whoever asked f
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 TIMEOUT_S: Final = 10.0
+KEPT: Final = 32  # answers that a fetcher keeps, to ask for with their tag
+KEPT_BYTES: Final = 64 * 1024  # of each
 
 
 class NotFound(InterlockError):
@@ -81,20 +84,41 @@ class DirectoryFetcher:
 
 
 class HttpFetcher:
-    """Serves what an HTTP server has below a base URL."""
+    """Serves what an HTTP server has below a base URL.
+
+    Small answers with an entity tag are kept in memory, the last KEPT of them, and asked for with that tag
+    (If-None-Match, RFC 9110 13.1.2): 304 then gives what is kept. What a server says will never change is not kept.
+    """
 
     def __init__(self, base_url: str, client: httpx.Client | None = None) -> None:
         self._base = base_url.rstrip("/") + "/"
         self._client = client or http_client()
+        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     def fetch(self, path: str, *, max_length: int) -> bytes:
         url = self._base + path
-        with told_if_unreachable(url), self._client.stream("GET", url) as response:
+        tag, kept = self._kept.get(path, ("", b""))
+        headers = {"If-None-Match": tag} if tag and len(kept) <= max_length else {}
+        with told_if_unreachable(url), self._client.stream("GET", url, headers=headers) as response:
+            if response.status_code == 304 and headers:
+                self._kept.move_to_end(path)
+                return kept
             if response.status_code in (403, 404, 410):
                 raise NotFound(f"is not there (HTTP {response.status_code})", where=url)
             if response.status_code != 200:
                 raise Unreachable(f"answered HTTP {response.status_code}", where=url, fix="check the server's log")
-            return bounded_body(response, max_length)
+            data = bounded_body(response, max_length)
+            self._keep(path, response.headers, data)
+            return data
+
+    def _keep(self, path: str, headers: httpx.Headers, data: bytes) -> None:
+        self._kept.pop(path, None)
+        tag = headers.get("ETag", "")
+        if not tag or len(data) > KEPT_BYTES or "immutable" in headers.get("Cache-Control", ""):
+            return
+        self._kept[path] = (tag, data)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
 
 
 class HttpPoster:

@@ -32,6 +32,7 @@ from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import one_line
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.keys import BadKey
+from interlock.commons.bins import bin_of, bin_versions, half_over, spread
 from interlock.commons.ceremony import expiry, finish_root
 from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS, PUBLIC_FILE
 from interlock.commons.signers import RoleSigner, tuf_key
@@ -39,13 +40,14 @@ from interlock.commons.signers import RoleSigner, tuf_key
 __all__ = ["Repository", "Versions"]
 
 _MAX_METADATA: Final = 5_000_000  # bytes, as the client's own limit for targets
+_NOTHING: Final[Mapping[str, MetaFile]] = {}
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
 
 Versions = dict[str, int]  # role -> version
 
 
 class Repository:
-    """Edits one repository; the caller holds the lock, the keys and the time."""
+    """Edits one repository; the caller holds the lock, the keys and the time. Large rings are in bins (bins.py)."""
 
     def __init__(self, public: Path) -> None:
         self.public = public
@@ -88,31 +90,37 @@ class Repository:
         timestamp = self._read("timestamp", Timestamp)
         snapshot_version = timestamp.snapshot_meta.version
         snapshot = self._read(f"{snapshot_version}.snapshot", Snapshot)
-        roles = {name.removesuffix(".json"): meta.version for name, meta in snapshot.meta.items()}
+        roles = {role: snapshot.meta[f"{role}.json"].version for role in ("targets", *DELEGATIONS)}
         return {**roles, "snapshot": snapshot_version, "timestamp": timestamp.version}
 
     def target(self, role: str, version: int, path: str) -> bytes | None:
         """The bytes of a target that a role's version names, None where it names none. Raises: BadState."""
-        info = self._read(f"{version}.{role}", Targets).targets.get(path)
+        ring = self._read(f"{version}.{role}", Targets)
+        name = bin_of(ring, path)
+        named = self._bin(name, bin_versions(ring)[name]) if name else ring
+        info = named.targets.get(path)
         return None if info is None else read_bounded(self._target_file(path, info), info.length)
 
     def add_targets(self, role: str, version: int, files: Mapping[str, bytes], signer: RoleSigner, now_us: int) -> None:
         """Write targets, then the role's next version, `version`, that names them too. Raises: BadState."""
         targets = self._read(f"{version - 1}.{role}", Targets)
+        named: dict[str, TargetFile] = {}
         for path, data in files.items():
-            info = TargetFile.from_data(path, data, ["sha256"])
+            named[path] = info = TargetFile.from_data(path, data, ["sha256"])
             file = self._target_file(path, info)
             private_dir(file.parent)
             replace(file, data, mode=PUBLIC_FILE)
-            targets.targets[path] = info
+        for name, one in spread(role, targets, named, signer.public_key, now_us, self._bin).items():
+            self._sign(name, one, signer)
         targets.version, targets.expires = version, expiry(role, now_us)
         self._sign(role, targets, signer)
 
     def snapshot(self, version: int, changed: Versions, signer: RoleSigner, now_us: int) -> bytes:
         """Write the snapshot that names the changed roles' new versions beside the others; returns its bytes."""
         before = self._read(f"{version - 1}.snapshot", Snapshot)
-        kept = {name.removesuffix(".json"): meta.version for name, meta in before.meta.items()}
-        return self._snapshot(version, {**kept, **changed}, signer, now_us)
+        for role, number in tuple(changed.items()):
+            changed = {**changed, **bin_versions(self._read(f"{number}.{role}", Targets))}
+        return self._snapshot(version, changed, signer, now_us, before.meta)
 
     def timestamp(self, version: int, snapshot_version: int, signer: RoleSigner, now_us: int) -> None:
         """Write the timestamp: from this moment on the snapshot is what clients see."""
@@ -133,7 +141,7 @@ class Repository:
         versions, found = self.versions(), set()
         for role in ("targets", *DELEGATIONS, "snapshot"):
             signed = self._read(f"{versions[role]}.{role}", Snapshot if role == "snapshot" else Targets)
-            if signed.expires - expiry(role, now_us) < -_half(role):
+            if signed.expires - expiry(role, now_us) < -_half(role) or self._bins_are_old(role, signed, now_us):
                 found.add(role)
         return found
 
@@ -147,13 +155,26 @@ class Repository:
         if signer.public_key.keyid not in known:
             raise BadKey(f"is not the key of role {role}", where=signer.verifier.text, fix="use the key of that role")
 
-    def _snapshot(self, version: int, roles: Versions, signer: RoleSigner, now_us: int) -> bytes:
-        meta = {f"{role}.json": self._meta(f"{v}.{role}", v) for role, v in sorted(roles.items())}
-        md = Metadata(Snapshot(version=version, expires=expiry("snapshot", now_us), meta=meta))
+    def _snapshot(
+        self, version: int, roles: Versions, signer: RoleSigner, now_us: int, before: Mapping[str, MetaFile] = _NOTHING
+    ) -> bytes:
+        meta = dict(before)
+        for role, number in roles.items():
+            held = before.get(f"{role}.json")
+            if held is None or held.version != number:
+                meta[f"{role}.json"] = self._meta(f"{number}.{role}", number)
+        md = Metadata(Snapshot(version=version, expires=expiry("snapshot", now_us), meta=dict(sorted(meta.items()))))
         md.sign(signer)
         data = md.to_bytes()
         self._write(f"{version}.snapshot", data)
         return data
+
+    def _bin(self, name: str, version: int) -> Targets:
+        return self._read(f"{version}.{name}", Targets)
+
+    def _bins_are_old(self, role: str, signed: Signed, now_us: int) -> bool:
+        bins = bin_versions(signed) if isinstance(signed, Targets) else {}
+        return any(half_over(self._bin(name, version), role, now_us) for name, version in bins.items())
 
     def _meta(self, stem: str, version: int) -> MetaFile:
         # Digests stand in snapshot and timestamp, so that a mix of two states is a digest that does not match.

@@ -6,6 +6,7 @@ current state in one atomic write; also after a refusal, since all that the Upda
 the floor below which nothing may fall. A poll that is cut short leaves the state before it.
 
     DIR/lock   DIR/current.json (which generation)   DIR/gen-7/{root_history/,root.json,timestamp.json,...}
+    DIR/held/  small targets that were read last
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import datetime as _dt
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from tuf.api import exceptions as tuf_errors
-from tuf.api.metadata import Key, Metadata, Root, TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
 from tuf.api.serialization import DeserializationError
 from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
@@ -28,7 +29,7 @@ from tuf.ngclient.updater import Updater
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError, one_line
-from interlock.base.fetch import Fetcher, NotFound, TooLarge, Unreachable
+from interlock.base.fetch import Fetcher, NotFound, TooLarge
 from interlock.base.files import (
     BadState,
     NotWritable,
@@ -41,11 +42,10 @@ from interlock.base.files import (
     sync_dir,
     unstamped,
 )
-from interlock.base.text import is_sha256
 from interlock.commons.holders import CeremonyRefused, demand_holders
-from interlock.commons.layout import DELEGATIONS, MAX_ROOT
+from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
-from interlock.transparency.follow import Rollback
+from interlock.commons.view import MetadataRefused, Stale, View, log_policy_of, translated
 
 __all__ = [
     "MetadataRefused",
@@ -58,22 +58,10 @@ __all__ = [
     "trusted_files",
 ]
 
-_LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in a root's signed part: the SHA-256 of its bytes
 _CURRENT: Final = "current.json"
 _FORMAT: Final = "interlock-tuf-state"
 _GENERATION: Final = "gen-"
-
-
-class Stale(InterlockError):
-    """Signatures that have ended: nobody vouches that this is still the newest."""
-
-    code = "stale"
-
-
-class MetadataRefused(InterlockError):
-    """Metadata or a file that the commons' keys do not vouch for."""
-
-    code = "metadata-refused"
+_HELD: Final = "held"
 
 
 class UntrustedRoot(InterlockError):
@@ -121,7 +109,7 @@ def demand_root(data: bytes) -> str:
         demand_holders(data)
     except CeremonyRefused as e:
         raise UntrustedRoot(e.what, where=e.where or "root", fix="ask a keyholder") from None
-    return _log_policy_of(md.signed)
+    return log_policy_of(md.signed)
 
 
 def _demand_keyholders(data: bytes, previous: bytes, where: str) -> None:
@@ -131,108 +119,6 @@ def _demand_keyholders(data: bytes, previous: bytes, where: str) -> None:
     except CeremonyRefused as e:
         told = f"{e.where} {e.what}" if e.where not in ("", "root") else e.what
         raise MetadataRefused(told, where=where, fix="try another mirror; ask a keyholder") from None
-
-
-def _log_policy_of(root: Root) -> str:
-    """The SHA-256 of the log policy that a root names, '' where it names none."""
-    named = root.unrecognized_fields.get(_LOG_POLICY_FIELD, "")
-    return named if is_sha256(named) else ""
-
-
-class View:
-    """One verified state of a commons: all that is read through it belongs to one snapshot."""
-
-    def __init__(self, updater: Updater, directory: Path) -> None:
-        self._updater = updater
-        self._dir = directory
-        trusted = updater._trusted_set
-        self.root_version = trusted.root.version
-        self.log_policy = _log_policy_of(trusted.root)
-        self.timestamp_version = trusted.timestamp.version
-        self.snapshot_version = trusted.snapshot.version
-        self.snapshot_sha256 = sha256_hex((directory / "snapshot.json").read_bytes())
-        self.timestamp_expires_us = int(trusted.timestamp.expires.timestamp()) * MICROSECONDS
-
-    def target(self, path: str, max_length: int, *, held: bytes | None = None) -> bytes:
-        """The bytes of a signed target; nothing is downloaded where `held` are these bytes.
-
-        Raises: NotFound, where no role names it; TooLarge; MetadataRefused; Stale; Unreachable.
-        """
-        with _translated(f"targets/{path}"):
-            info = self._updater.get_targetinfo(path)
-            if info is None:
-                raise NotFound("is not in the commons", where=path)
-            if info.length > max_length:
-                raise TooLarge(f"is larger than {max_length} bytes", where=path)
-            return held if held is not None and _is(info, held) else self._download(info)
-
-    def keys_of(self, role: str) -> frozenset[str]:
-        """The keys that speak for a role, in their text form; none for a role that is not there."""
-        trusted = self._updater._trusted_set
-        if role in trusted.root.roles:
-            return _texts(trusted.root.keys, trusted.root.roles[role].keyids)
-        top = trusted.targets.delegations
-        if top is None or top.roles is None or role not in top.roles:
-            return frozenset()
-        return _texts(top.keys, top.roles[role].keyids)
-
-    def signers_of(self, path: str) -> frozenset[str]:
-        """The keys of the role whose word a target is, once it was read; bins speak with their ring's keys."""
-        top = self._updater._trusted_set.targets
-        if path in top.targets or top.delegations is None:
-            return self.keys_of("targets")
-        roles = [role for role, _ in top.delegations.get_roles_for_target(path)]
-        return self.keys_of(next((role for role in roles if self._names(role, path)), ""))
-
-    def _names(self, role: str, path: str) -> bool:
-        trusted = self._updater._trusted_set
-        signed = trusted.get(role)
-        if not isinstance(signed, Targets):
-            return False
-        inner = signed.delegations
-        bins = [] if inner is None else [name for name, _ in inner.get_roles_for_target(path)]
-        return path in signed.targets or any(self._names(name, path) for name in bins)
-
-    def metadata(self) -> dict[str, bytes]:
-        """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
-        with _translated("metadata"):
-            for patterns, _ in DELEGATIONS.values():
-                self._updater.get_targetinfo(patterns[0].replace("*", "-"))
-        trusted = self._updater._trusted_set
-        files = {p.name: p.read_bytes() for p in (self._dir / "root_history").glob("*.root.json")}
-        for role in ("snapshot", "targets", *DELEGATIONS):
-            if role in trusted:
-                files[f"{trusted[role].version}.{role}.json"] = (self._dir / f"{role}.json").read_bytes()
-        files["timestamp.json"] = (self._dir / "timestamp.json").read_bytes()
-        return files
-
-    def listed(self) -> dict[str, TargetFile]:
-        """Every target that a client can find, by path; what a role names outside its own paths is not among them.
-
-        Raises: MetadataRefused, for a path that leads out of where it is put; and as `target`.
-        """
-        found: dict[str, TargetFile] = {}
-        with _translated("targets"):
-            for path in self._named():
-                if any(part in ("", ".", "..") or not part.isprintable() for part in path.split("/")):
-                    raise MetadataRefused("is no path for a target", where=path, fix="tell the commons")
-                info = self._updater.get_targetinfo(path)
-                if info is not None:
-                    found[path] = info
-        return found
-
-    def _named(self) -> list[str]:
-        """Every path that any role names."""
-        trusted = self._updater._trusted_set
-        roles = [trusted.get(role) for role in ("targets", *DELEGATIONS)]
-        return sorted({path for signed in roles if isinstance(signed, Targets) for path in signed.targets})
-
-    def _download(self, info: TargetFile) -> bytes:
-        with tempfile.TemporaryDirectory(dir=self._dir) as staging:
-            path = self._updater.download_target(info, os.path.join(staging, "target"))
-            data = Path(path).read_bytes()
-        info.verify_length_and_hashes(data)
-        return data
 
 
 @contextlib.contextmanager
@@ -264,7 +150,7 @@ def refreshed(
                 private_dir(staging)
             accepted = demand is None
             try:
-                view = _refresh(staging, fetcher, bootstrap, now_us, holders)
+                view = _refresh(staging, directory / _HELD, fetcher, bootstrap, now_us, holders)
                 if demand is not None:
                     demand(view)
                     accepted = True
@@ -275,10 +161,10 @@ def refreshed(
                 _commit(directory, generation, staging)
 
 
-def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int, holders: bool) -> View:
-    held = staging / "root.json"
-    trusted = read_bounded(held, MAX_ROOT) if held.exists() else bootstrap
-    with _translated("metadata"):
+def _refresh(staging: Path, held: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int, holders: bool) -> View:
+    newest = staging / "root.json"
+    trusted = read_bounded(newest, MAX_ROOT) if newest.exists() else bootstrap
+    with translated("metadata"):
         updater = Updater(
             str(staging),
             "metadata/",
@@ -290,7 +176,7 @@ def _refresh(staging: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int, hol
         # python-tuf reads the wall clock once, here; the time is our argument (specification 5.1: one for all).
         updater._trusted_set.reference_time = _dt.datetime.fromtimestamp(now_us / MICROSECONDS, tz=_dt.UTC)
         updater.refresh()
-        return View(updater, staging)
+        return View(updater, staging, held)
 
 
 class _Adapter(FetcherInterface):
@@ -326,30 +212,6 @@ class _Adapter(FetcherInterface):
             raise tuf_errors.DownloadLengthMismatchError(str(e)) from e
         except InterlockError as e:
             raise tuf_errors.DownloadError(str(e)) from e
-
-
-@contextlib.contextmanager
-def _translated(where: str) -> Iterator[None]:
-    """Say python-tuf's errors as ours, one line each."""
-    try:
-        yield
-    except (tuf_errors.DownloadError, tuf_errors.RepositoryError) as e:
-        raise _as_ours(e, where) from None
-    except OSError as e:
-        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=where) from None
-
-
-def _as_ours(e: Exception, where: str) -> InterlockError:
-    text = one_line(str(e), 300) or type(e).__name__
-    if isinstance(e, tuf_errors.DownloadHTTPError):
-        return Unreachable(f"misses a file of the commons ({text})", where=where, fix="try another mirror")
-    if isinstance(e, tuf_errors.DownloadError):
-        return e.__cause__ if isinstance(e.__cause__, InterlockError) else Unreachable(text, where=where)
-    if isinstance(e, tuf_errors.ExpiredMetadataError):
-        return Stale(text, where=where, fix="the commons has to sign anew; try another mirror, and check the clock")
-    if isinstance(e, tuf_errors.BadVersionNumberError):
-        return Rollback(f"is older than what was seen before ({text})", where=where, fix="try another mirror")
-    return MetadataRefused(f"does not verify ({text})", where=where, fix="try another mirror")
 
 
 def _generation(directory: Path) -> int:
@@ -394,14 +256,6 @@ def trusted_files(directory: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (directory / f"{_GENERATION}{generation}").glob("*.json")}
 
 
-def _is(info: TargetFile, data: bytes) -> bool:
-    try:
-        info.verify_length_and_hashes(data)
-    except tuf_errors.LengthOrHashMismatchError:
-        return False
-    return True
-
-
 def _keep_roots_only(staging: Path, before: Path) -> None:
     """Put the other roles' files back to what they were."""
     for path in staging.glob("*.json"):
@@ -410,12 +264,6 @@ def _keep_roots_only(staging: Path, before: Path) -> None:
     for path in before.glob("*.json"):
         if path.name != "root.json":
             shutil.copy2(path, staging)
-
-
-def _texts(keys: Mapping[str, Key], keyids: Iterable[str]) -> frozenset[str]:
-    """Ed25519 keys in the form that log entries name them."""
-    found = [keys[keyid] for keyid in keyids]
-    return frozenset(f"ed25519:{key.keyval['public']}" for key in found if key.keytype == "ed25519")
 
 
 def _files(directory: Path) -> dict[str, bytes]:

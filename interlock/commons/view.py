@@ -1,0 +1,218 @@
+"""One verified state of a commons, as its metadata says it: targets, keys, and what a mirror copies.
+
+python-tuf's errors are said as ours here, one line each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tuf.api import exceptions as tuf_errors
+from tuf.api.metadata import Key, Root, TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.ngclient.updater import Updater
+
+from interlock.base.clock import MICROSECONDS
+from interlock.base.errors import InterlockError, one_line
+from interlock.base.fetch import NotFound, TooLarge, Unreachable
+from interlock.base.files import NotWritable, os_reason, private_dir
+from interlock.base.text import is_sha256
+from interlock.commons.layout import DELEGATIONS
+from interlock.commons.pack import sha256_hex
+from interlock.transparency.follow import Rollback
+
+__all__ = ["MetadataRefused", "Stale", "View", "log_policy_of", "translated"]
+
+_LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in a root's signed part: the SHA-256 of its bytes
+_SMALL: Final = 64 * 1024  # bytes of a target that is kept
+_MANY: Final = 64  # such targets
+
+
+class Stale(InterlockError):
+    """Signatures that have ended: nobody vouches that this is still the newest."""
+
+    code = "stale"
+
+
+class MetadataRefused(InterlockError):
+    """Metadata or a file that the commons' keys do not vouch for."""
+
+    code = "metadata-refused"
+
+
+def log_policy_of(root: Root) -> str:
+    """The SHA-256 of the log policy that a root names, '' where it names none."""
+    named = root.unrecognized_fields.get(_LOG_POLICY_FIELD, "")
+    return named if is_sha256(named) else ""
+
+
+class View:
+    """One verified state of a commons: all that is read through it belongs to one snapshot."""
+
+    def __init__(self, updater: Updater, directory: Path, held: Path) -> None:
+        self._updater = updater
+        self._dir = directory
+        self._held = held
+        trusted = updater._trusted_set
+        self.root_version = trusted.root.version
+        self.log_policy = log_policy_of(trusted.root)
+        self.timestamp_version = trusted.timestamp.version
+        self.snapshot_version = trusted.snapshot.version
+        self.snapshot_sha256 = sha256_hex((directory / "snapshot.json").read_bytes())
+        self.timestamp_expires_us = int(trusted.timestamp.expires.timestamp()) * MICROSECONDS
+
+    def target(self, path: str, max_length: int, *, held: bytes | None = None) -> bytes:
+        """The bytes of a signed target; nothing is downloaded where `held` are these bytes.
+
+        Raises: NotFound, where no role names it; TooLarge; MetadataRefused; Stale; Unreachable.
+        """
+        with translated(f"targets/{path}"):
+            info = self._updater.get_targetinfo(path)
+            if info is None:
+                raise NotFound("is not in the commons", where=path)
+            if info.length > max_length:
+                raise TooLarge(f"is larger than {max_length} bytes", where=path)
+            return held if held is not None and _is(info, held) else self._small(info)
+
+    def keys_of(self, role: str) -> frozenset[str]:
+        """The keys that speak for a role, in their text form; none for a role that is not there."""
+        trusted = self._updater._trusted_set
+        if role in trusted.root.roles:
+            return _texts(trusted.root.keys, trusted.root.roles[role].keyids)
+        top = trusted.targets.delegations
+        if top is None or top.roles is None or role not in top.roles:
+            return frozenset()
+        return _texts(top.keys, top.roles[role].keyids)
+
+    def signers_of(self, path: str) -> frozenset[str]:
+        """The keys of the role whose word a target is, once it was read; bins speak with their ring's keys."""
+        top = self._updater._trusted_set.targets
+        if path in top.targets or top.delegations is None:
+            return self.keys_of("targets")
+        roles = [role for role, _ in top.delegations.get_roles_for_target(path)]
+        return self.keys_of(next((role for role in roles if self._names(role, path)), ""))
+
+    def _names(self, role: str, path: str) -> bool:
+        trusted = self._updater._trusted_set
+        signed = trusted.get(role)
+        if not isinstance(signed, Targets):
+            return False
+        inner = signed.delegations
+        bins = [] if inner is None else [name for name, _ in inner.get_roles_for_target(path)]
+        return path in signed.targets or any(self._names(name, path) for name in bins)
+
+    def metadata(self) -> dict[str, bytes]:
+        """Every verified metadata file of this state under its published name (`3.snapshot.json`); for a mirror."""
+        with translated("metadata"):
+            for patterns, _ in DELEGATIONS.values():
+                self._updater.get_targetinfo(patterns[0].replace("*", "-"))
+            for ring, names in self._bins().items():
+                for name in names:
+                    self._updater._load_targets(name, ring)
+        trusted = self._updater._trusted_set
+        files = {p.name: p.read_bytes() for p in (self._dir / "root_history").glob("*.root.json")}
+        bins = [name for names in self._bins().values() for name in names]
+        for role in ("snapshot", "targets", *DELEGATIONS, *bins):
+            if role in trusted:
+                files[f"{trusted[role].version}.{role}.json"] = (self._dir / f"{role}.json").read_bytes()
+        files["timestamp.json"] = (self._dir / "timestamp.json").read_bytes()
+        return files
+
+    def listed(self) -> dict[str, TargetFile]:
+        """Every target that a client can find, by path; what a role names outside its own paths is not among them.
+
+        Raises: MetadataRefused, for a path that leads out of where it is put; and as `target`.
+        """
+        found: dict[str, TargetFile] = {}
+        with translated("targets"):
+            for path in self._named():
+                if any(part in ("", ".", "..") or not part.isprintable() for part in path.split("/")):
+                    raise MetadataRefused("is no path for a target", where=path, fix="tell the commons")
+                info = self._updater.get_targetinfo(path)
+                if info is not None:
+                    found[path] = info
+        return found
+
+    def _bins(self) -> dict[str, list[str]]:
+        """The hash bins of each ring that was read and has them."""
+        found: dict[str, list[str]] = {}
+        for role in DELEGATIONS:
+            signed = self._updater._trusted_set.get(role)
+            inner = signed.delegations if isinstance(signed, Targets) else None
+            if inner is not None and inner.succinct_roles is not None:
+                found[role] = list(inner.succinct_roles.get_roles())
+        return found
+
+    def _named(self) -> list[str]:
+        """Every path that any role names."""
+        trusted = self._updater._trusted_set
+        bins = [name for names in self._bins().values() for name in names]
+        roles = [trusted.get(role) for role in ("targets", *DELEGATIONS, *bins)]
+        return sorted({path for signed in roles if isinstance(signed, Targets) for path in signed.targets})
+
+    def _small(self, info: TargetFile) -> bytes:
+        """A target's bytes; small ones are kept, verified at each reading, so that a poll need not ask for them."""
+        if info.length > _SMALL:
+            return self._download(info)
+        kept = self._held / sha256_hex(f"{info.path} {sorted(info.hashes.items())}".encode())
+        with contextlib.suppress(OSError):
+            data = kept.read_bytes()
+            if _is(info, data):
+                return data
+        data = self._download(info)
+        with contextlib.suppress(OSError, NotWritable):  # without it a poll asks for more, and that is all
+            private_dir(self._held)
+            kept.write_bytes(data)
+            files = sorted(self._held.iterdir(), key=lambda p: p.stat().st_mtime_ns)
+            for old in files[:-_MANY]:
+                old.unlink(missing_ok=True)
+        return data
+
+    def _download(self, info: TargetFile) -> bytes:
+        with tempfile.TemporaryDirectory(dir=self._dir) as staging:
+            path = self._updater.download_target(info, os.path.join(staging, "target"))
+            data = Path(path).read_bytes()
+        info.verify_length_and_hashes(data)
+        return data
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Say python-tuf's errors as ours, one line each."""
+    try:
+        yield
+    except (tuf_errors.DownloadError, tuf_errors.RepositoryError) as e:
+        raise _as_ours(e, where) from None
+    except OSError as e:
+        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=where) from None
+
+
+def _as_ours(e: Exception, where: str) -> InterlockError:
+    text = one_line(str(e), 300) or type(e).__name__
+    if isinstance(e, tuf_errors.DownloadHTTPError):
+        return Unreachable(f"misses a file of the commons ({text})", where=where, fix="try another mirror")
+    if isinstance(e, tuf_errors.DownloadError):
+        return e.__cause__ if isinstance(e.__cause__, InterlockError) else Unreachable(text, where=where)
+    if isinstance(e, tuf_errors.ExpiredMetadataError):
+        return Stale(text, where=where, fix="the commons has to sign anew; try another mirror, and check the clock")
+    if isinstance(e, tuf_errors.BadVersionNumberError):
+        return Rollback(f"is older than what was seen before ({text})", where=where, fix="try another mirror")
+    return MetadataRefused(f"does not verify ({text})", where=where, fix="try another mirror")
+
+
+def _is(info: TargetFile, data: bytes) -> bool:
+    try:
+        info.verify_length_and_hashes(data)
+    except tuf_errors.LengthOrHashMismatchError:
+        return False
+    return True
+
+
+def _texts(keys: Mapping[str, Key], keyids: Iterable[str]) -> frozenset[str]:
+    """Ed25519 keys in the form that log entries name them."""
+    found = [keys[keyid] for keyid in keyids]
+    return frozenset(f"ed25519:{key.keyval['public']}" for key in found if key.keytype == "ed25519")
