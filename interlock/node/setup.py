@@ -1,7 +1,7 @@
 """Making a role's folder: its keys, tokens and configuration. What is there already is never made anew.
 
-    log         log.key  token  add-tokens.json  log-policy.txt (written by its operator)   tiles below log/
-    witness     witness.key  log-policy.txt (whose logs it cosigns)
+    log         log.key  log-ml-dsa.key  token  add-tokens.json  log-policy.txt (its operator's)  tiles below log/
+    witness     witness.key  witness-ml-dsa.key  log-policy.txt (whose logs it cosigns)
     commons     keys/  public/  log-policy.txt  log-token (to publish with)
     mirror      node.json and bootstrap.root.json (what it pinned)
     monitor     node.json and bootstrap.root.json; what it found below it
@@ -43,10 +43,10 @@ from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
 from interlock.node.config import toml_text
+from interlock.node.pairs import log_lines, make_pair, witness_lines
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.tokens import TokenTable, token_hash
-from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.note import NoteSigner, valid_name
+from interlock.transparency.note import valid_name
 
 __all__ = [
     "LOG_POLICY",
@@ -85,9 +85,9 @@ _NO_EMPLOYERS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True)
 class LogKeys:
-    """A new log: its vkey, and the file with the token that publishers add entries with."""
+    """A new log: its lines in a policy, and the file with the token that publishers add entries with."""
 
-    vkey: str
+    lines: tuple[str, ...]
     token_file: Path
 
 
@@ -101,24 +101,25 @@ class Root:
     threshold: int
 
 
-def make_log(directory: Path, origin: str, rng: Rng) -> LogKeys:
-    """A log's key and a publisher's token. Raises: NotWritable, BadKey, BadInput (for a bad origin)."""
+def make_log(directory: Path, origin: str, rng: Rng, *, url: str = "URL") -> LogKeys:
+    """A log's keys and a publisher's token. Raises: NotWritable, BadKey, BadInput (for a bad origin)."""
     _demand_name(origin)
     private_dir(directory)
-    signer = _signer(directory / "log.key", rng)
+    make_pair(directory / "log.key", rng)
     token_file = directory / "token"
     if not token_file.exists():
         token = rng(32).hex()
         add_token(directory / "add-tokens.json", "publisher", token)
         replace(token_file, token.encode("ascii"))
-    return LogKeys(NoteSigner(origin, signer).key.text, token_file)
+    return LogKeys(tuple(log_lines(directory / "log.key", origin, url)), token_file)
 
 
-def make_witness(directory: Path, name: str, rng: Rng) -> str:
-    """A witness's key; returns its vkey. Raises: NotWritable, BadKey, BadInput (for a bad name)."""
+def make_witness(directory: Path, name: str, rng: Rng, *, url: str = "URL", called: str = "") -> list[str]:
+    """A witness's keys; returns its lines in a policy. Raises: NotWritable, BadKey, BadInput (for a bad name)."""
     _demand_name(name)
     private_dir(directory)
-    return Cosigner(name, _signer(directory / "witness.key", rng)).key.text
+    make_pair(directory / "witness.key", rng)
+    return witness_lines(directory / "witness.key", name, url, called=called)
 
 
 def hold_ceremony(

@@ -28,6 +28,7 @@ from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import ServeConfig
+from interlock.node.pairs import cosigners_in, log_signers_in
 from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import aggregate, commons, issuer, log, mirror, monitor, witness
 from interlock.node.roles.admission import Admission
@@ -38,9 +39,8 @@ from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.issuer import IssuerStore
 from interlock.node.tokens import TokenTable
-from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.known_logs import ADDED_LOGS, KnownLogs
 from interlock.transparency.log import open_log
-from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
@@ -80,12 +80,13 @@ def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
 
 @contextlib.contextmanager
 def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    policy, key = _policy(config), read_signer(config.directory / "log.key")
-    origin = next((p.key.name for p in policy.logs if p.key.public == key.verifier.public), None)
+    policy, path = _policy(config), config.directory / "log.key"
+    public = read_signer(path).verifier.public
+    origin = next((p.key.name for p in policy.logs if p.key.public == public), None)
     if origin is None:
         raise BadState("names no log with the key of log.key", where=str(config.directory / LOG_POLICY))
     tokens = read_tokens(config.directory / "add-tokens.json")
-    with open_log(private_dir(config.directory / "log"), NoteSigner(origin, key)) as opened:
+    with open_log(private_dir(config.directory / "log"), *log_signers_in(path, origin)) as opened:
         yield log.app(opened, policy, tokens=tokens)
 
 
@@ -93,8 +94,11 @@ def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def _witness(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     if not config.name:
         raise BadConfig("is not set", where="[serve] name", fix="name the witness as policies name it")
-    cosigners = [Cosigner(config.name, read_signer(config.directory / "witness.key"))]
-    logs = {peer.key.name: [peer.key] for peer in _policy(config).logs}
+    cosigners = cosigners_in(config.directory / "witness.key", config.name)
+    pinned = [peer.key for peer in _policy(config).logs] if (config.directory / LOG_POLICY).exists() else []
+    logs = KnownLogs(pinned, config.directory / ADDED_LOGS)
+    if not logs:
+        raise BadState("names no log", where=str(config.directory), fix="add one with interlock mesh log cosign")
     yield witness.app(Witness(private_dir(config.directory / "state"), cosigners, logs, clock))
 
 

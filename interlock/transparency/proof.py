@@ -21,11 +21,11 @@ from interlock.transparency.note import MAX_NOTE, Note, encode_note, parse_note
 from interlock.transparency.policy import Checked, TlogPolicy
 from interlock.transparency.text import decimal, hash_lines, unhash_lines, utf8_lines
 
-__all__ = ["MAX_PROOF_FILE", "TlogProof", "parse_proof"]
+__all__ = ["MAX_PROOF_FILE", "PROOF_HEADER", "TlogProof", "parse_proof"]
 
 MAX_EXTRA: Final = 64 * 1024  # bytes
 MAX_PROOF_FILE: Final = MAX_NOTE + 2 * MAX_EXTRA + 64 * (MAX_PROOF + 3)  # bytes
-_HEADER: Final = "c2sp.org/tlog-proof@v1"
+PROOF_HEADER: Final = "c2sp.org/tlog-proof@v1"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TlogProof:
     def data(self) -> bytes:
         """The file's bytes. The inverse of `parse_proof`."""
         extra = "" if self.extra is None else f"extra {b64(self.extra)}\n"
-        head = f"{_HEADER}\n{extra}index {self.index}\n{hash_lines(self.hashes)}\n"
+        head = f"{PROOF_HEADER}\n{extra}index {self.index}\n{hash_lines(self.hashes)}\n"
         return head.encode("ascii") + encode_note(self.note)
 
     def verify(self, entry: bytes, policy: TlogPolicy) -> Checked:
@@ -69,8 +69,8 @@ def parse_proof(data: bytes) -> TlogProof:
     if not empty:
         raise Malformed("proof has no empty line before its checkpoint")
     lines = head.split("\n")
-    if lines.pop(0) != _HEADER:
-        raise Malformed(f"proof does not begin with {_HEADER}")
+    if lines.pop(0) != PROOF_HEADER:
+        raise Malformed(f"proof does not begin with {PROOF_HEADER}")
     extra: bytes | None = None
     if lines and lines[0].startswith("extra "):
         extra = unb64(lines.pop(0).removeprefix("extra "), "extra data")

@@ -74,8 +74,9 @@ class Mesh:
         lines = []
         for name, words in (("log", ["log.example/packs"]), ("w0", ["w0.example"]), ("w1", ["w1.example"])):
             told = self("setup", "--role", ROLES[name], "--dir", str(self.root / name), "--name", *words).out
-            line = told.splitlines()[0].removeprefix("its line in a log policy: ")
-            lines.append(line.replace(" URL", f" {self.url(name)}"))
+            mark = "its line in a log policy: "
+            told_lines = [line.removeprefix(mark) for line in told.splitlines() if line.startswith(mark)]
+            lines += [line.replace(" URL", f" {self.url(name)}") for line in told_lines]
         lines += ["group both all w0.example w1.example", "quorum both"]
         policy = self.root / "log-policy.txt"
         policy.write_text("\n".join(lines) + "\n")

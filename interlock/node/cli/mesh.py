@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from interlock.node.cli import mesh_ceremony_args, mesh_members_args, mesh_node_args
+from interlock.node.cli import mesh_ceremony_args, mesh_log_args, mesh_members_args, mesh_node_args
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
@@ -56,6 +56,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _count_commands(group)
     mesh_members_args.register(group)
     _setup_commands(group)
+    mesh_log_args.register(group)
     _operator_commands(group)
     mesh_ceremony_args.register(group)
     _harness_command(group)
@@ -118,6 +119,8 @@ def _operator_commands(group: Commands) -> None:
     serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.add_argument("--role", choices=ROLES, required=True)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
+    serve.add_argument("--name", metavar="NAME", help="witness: make its folder first, under this name, if need be")
+    serve.add_argument("--log-policy", metavar="FILE", help="witness: with --name, whose logs it cosigns")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
     serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")

@@ -16,7 +16,7 @@ from interlock.commons.pack import Pack, pack_from_policy, parse_pack
 from interlock.commons.publish import Published
 from interlock.commons.signers import RoleSigner, read_key
 from interlock.engine.policy.builtins import builtin
-from interlock.node.cli.mesh_setup import CONFIG
+from interlock.node.cli.mesh_setup import CONFIG, serve_witness
 from interlock.node.config import serve_config, settings_of
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
@@ -32,6 +32,7 @@ _LIMIT: Final = 8 << 20
 
 def serve(args: argparse.Namespace) -> int:
     """Run one role until SIGTERM, Ctrl-C or, where asked to, the end of standard input."""
+    _make_witness(args)
     config = serve_config(serve_settings(args), args.dir, demo=args.demo)
     start_logging(args.log_format)
     listen = Listen(
@@ -49,6 +50,16 @@ def serve(args: argparse.Namespace) -> int:
     with open_socket(listen) as sock, role_app(args.role, config, SystemClock()) as app:
         serve_app(app, listen, sock=sock, ready=ready, stop=stop)
     return EXIT_OK
+
+
+def _make_witness(args: argparse.Namespace) -> None:
+    """A witness is one command on anybody's commons: with --name, its folder is made if need be."""
+    if args.name is None and args.log_policy is None:
+        return
+    if args.role != "witness" or args.name is None or args.dir is None:
+        raise BadInput("make a witness: give --role witness, --dir, --name", where="--name, --log-policy")
+    for line in serve_witness(Path(args.dir), args.name, args.log_policy):
+        print(line, flush=True)
 
 
 def publish(args: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ from interlock.node.setup import (
 )
 from interlock.transparency.policy import parse_policy
 
-__all__ = ["CONFIG", "passphrase_in", "setup", "token"]
+__all__ = ["CONFIG", "passphrase_in", "serve_witness", "setup", "token"]
 
 CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
@@ -97,6 +97,21 @@ def setup(args: argparse.Namespace) -> int:
     for line in (*told, f"start it with: interlock mesh serve --role {args.role} --dir {directory}"):
         print(line)
     return EXIT_OK
+
+
+def serve_witness(directory: Path, name: str, log_policy: str | None) -> list[str]:
+    """Make a witness's folder, if it is not there, so that one command serves it; returns what to tell the operator."""
+    values: _Values = {"dir": str(directory.absolute()), "name": name}
+    _demand_own("witness", directory, values)
+    if (directory / "witness.key").exists():
+        return []
+    policy = None if log_policy is None else _read_policy(Path(log_policy))
+    with _made_whole(directory):
+        if policy is not None:
+            replace(directory / LOG_POLICY, policy)
+        lines = make_witness(directory, name, os.urandom)
+        write_settings(directory / CONFIG, "serve", values)
+    return [*map(_policy_line, lines)]
 
 
 def token(args: argparse.Namespace) -> int:
@@ -170,10 +185,9 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
     """What each role's folder needs; returns what to tell the operator."""
     if args.role == "log":
         made = make_log(directory, args.name, os.urandom)
-        return [f"its line in a log policy: log {made.vkey} URL", f"the publisher's token: {made.token_file}"]
+        return [*map(_policy_line, made.lines), f"the publisher's token: {made.token_file}"]
     if args.role == "witness":
-        vkey = make_witness(directory, args.name, os.urandom)
-        return [f"its line in a log policy: witness {args.name} {vkey} URL"]
+        return [*map(_policy_line, make_witness(directory, args.name, os.urandom))]
     if args.role == "commons":
         return _make_commons(args, directory, passphrases)
     if args.role in ("mirror", "monitor"):
@@ -193,6 +207,10 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
             f"put the token that the helper gave you into {directory / 'helper-token'} (0600)",
         ]
     return [f"tasks go into {directory / 'tasks'}; let the leader in with interlock mesh token"]
+
+
+def _policy_line(line: str) -> str:
+    return f"its line in a log policy: {line}"
 
 
 def _make_commons(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Final
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.fetch import HttpPoster
 from interlock.base.files import private_dir, replace
+from interlock.base.keys import Ed25519Signer, dump_key
 from interlock.base.organisations import DEMO_LEAST
 from interlock.base.settings import FORMAT, VERSION
 from interlock.commons.enrolment import IssuedCount
@@ -21,6 +22,8 @@ from interlock.commons.membership import BLIND, TaskMembership
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import Publisher
+from interlock.commons.reviewers import Reviewer, Reviewers
+from interlock.commons.signers import read_key
 from interlock.dap.shares import HpkeKey
 from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
@@ -97,9 +100,9 @@ class Stage:
 
     def make_log_and_witnesses(self) -> TlogPolicy:
         """Keys of the log and of both witnesses, and the policy that names them."""
-        lines = [f"log {make_log(self.dir('log'), ORIGIN, os.urandom).vkey} {self.url('log')}"]
+        lines = list(make_log(self.dir("log"), ORIGIN, os.urandom, url=self.url("log")).lines)
         for i, name in enumerate(WITNESSES):
-            lines.append(f"witness w{i} {make_witness(self.dir(name), name, os.urandom)} {self.url(name)}")
+            lines += make_witness(self.dir(name), name, os.urandom, url=self.url(name), called=f"w{i}")
         lines += ["group both all w0 w1", "quorum both"]
         policy = ("\n".join(lines) + "\n").encode("ascii")
         for name in ("log", *WITNESSES):
@@ -213,6 +216,15 @@ class Stage:
     def publisher(self) -> Publisher:
         home = self.dir("commons")
         return publisher_of(ServeConfig(home, log_url=self.url("log")), self.clock)
+
+    def make_reviewer(self) -> None:
+        """A reviewer's key, and the list that names it."""
+        path = private_dir(self.dir("reviewer")) / "reviewer.key"
+        replace(path, dump_key(Ed25519Signer(os.urandom(32))))
+        self.publisher().set_reviewers(Reviewers({"rita": Reviewer(self.reviewer().verifier.text)}))
+
+    def reviewer(self) -> Ed25519Signer:
+        return read_key(self.dir("reviewer") / "reviewer.key")
 
     def publisher_that_dies(self) -> Publisher:
         """One that is killed when the log has the entry, before it has kept the proof."""
