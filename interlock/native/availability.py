@@ -8,9 +8,10 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ABI_VERSION", "Availability", "availability"]
+__all__ = ["ABI_VERSION", "PLAN_VERSION", "Availability", "availability"]
 
 ABI_VERSION: Final = 2  # of the contract that this side speaks
+PLAN_VERSION: Final = 2  # of the plans that this side writes
 _OFF: Final = "INTERLOCK_NATIVE"
 
 
@@ -29,12 +30,14 @@ def availability() -> Availability:
     try:
         native = importlib.import_module("interlock_native")
         abi, version = native.abi_version(), native.__version__
+        plans = native.plan_version() if hasattr(native, "plan_version") else 1  # the first did not tell
     except ImportError:
         return Availability(False, "the Python engine is in use (interlock-native is not installed)")
     except AttributeError:
         return Availability(False, "the Python engine is in use (the installed interlock-native is not ours)")
     ours = importlib.metadata.version("interlock")
-    if abi != ABI_VERSION or version != ours:
-        found = f"interlock-native {version}, ABI {abi}; wanted {ours}, ABI {ABI_VERSION}"
-        return Availability(False, f"the Python engine is in use ({found})")
+    if (abi, plans, version) != (ABI_VERSION, PLAN_VERSION, ours):
+        found = f"interlock-native {version}, ABI {abi}, plans {plans}"
+        wanted = f"wanted {ours}, ABI {ABI_VERSION}, plans {PLAN_VERSION}: build or install it anew"
+        return Availability(False, f"the Python engine is in use ({found}; {wanted})")
     return Availability(True, f"the native engine is in use (interlock-native {version}, ABI {abi})")

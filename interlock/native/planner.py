@@ -13,13 +13,12 @@ from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import Phase
 from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.model import Policy, Rule
-from interlock.native.availability import ABI_VERSION
+from interlock.native.availability import ABI_VERSION, PLAN_VERSION
 from interlock.native.conditions import Frame, Stays, native_condition, native_flow
 
 __all__ = ["Planned", "Segment", "planned"]
 
 _FORMAT: Final = "interlock-plan"
-_VERSION: Final = 1
 _PATIENT: Final = 256  # patterns of a policy of which it is told, at any cost, how long a text they judge natively
 _json: Final = json_encoder()
 
@@ -49,7 +48,7 @@ class Planned:
 def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned:
     """The plan of a policy. `refused` are the positions that the native engine has refused, and its words for it."""
     text = io.BytesIO()  # written rule by rule: all at once would hold up every other thread
-    text.write(_json({"format": _FORMAT, "v": _VERSION, "abi": ABI_VERSION, "rules": []})[:-2].encode("utf-8"))
+    text.write(_json({"format": _FORMAT, "v": PLAN_VERSION, "abi": ABI_VERSION, "rules": []})[:-2].encode("utf-8"))
     decisions: list[Decision | None] = []
     reasons = dict(refused or {})
     patterns = 0

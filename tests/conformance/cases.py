@@ -92,6 +92,23 @@ _CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[st
             {"action": "get", "args": {"mail": "a@b.example"}, "phase": "result"},
         ],
     ),
+    "removals": (
+        [
+            _rule("gone", {"action": "*"}, "modify", remove=_MASK, attributed_to="text"),
+            _rule("key", {"action": "log"}, "modify", remove={"detector": "secrets"}),
+            _rule("late", {"arg": "text", "equals": ""}, "escalate"),
+            _rule("out", {"action": "*"}, "modify", remove=_MASK, phase="result"),
+        ],
+        {},
+        [
+            {"action": "pay", "args": _CARD},
+            {"action": "log", "args": {"text": "password = 'hunter2hunter2'", "deep": [{"k": "123-45-6789", "l": 1}]}},
+            {"action": "log", "args": {"n": 4111111111111111, "more": "stays"}},
+            {"action": "log", "args": {"text": "nothing"}},
+            {"action": "get", "args": {"result": ["a@b.example", 1]}, "phase": "result", "wrapped": True},
+            {"action": "get", "args": {"mail": "a@b.example", "name": "b"}, "phase": "result"},
+        ],
+    ),
     "calls": (
         [
             _rule("delete", {"intent": "fs.delete"}, attributed_to="command"),

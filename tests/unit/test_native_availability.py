@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from interlock.native.availability import ABI_VERSION, availability
+from interlock.native.availability import ABI_VERSION, PLAN_VERSION, availability
 
 ROOT = Path(__file__).parents[2]
 OURS = importlib.metadata.version("interlock")
@@ -36,8 +36,10 @@ def test_without_the_wheel_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("has", "says"),
     [
-        ({"abi_version": lambda: ABI_VERSION + 1, "__version__": OURS}, f"ABI {ABI_VERSION + 1}; wanted"),
+        ({"abi_version": lambda: ABI_VERSION + 1, "__version__": OURS}, f"ABI {ABI_VERSION + 1}, plans"),
         ({"abi_version": lambda: ABI_VERSION, "__version__": "0.0.0"}, "interlock-native 0.0.0"),
+        ({"abi_version": lambda: ABI_VERSION, "plan_version": lambda: 99, "__version__": OURS}, "plans 99; wanted"),
+        ({"abi_version": lambda: ABI_VERSION, "__version__": OURS}, f"plans 1; wanted {OURS}"),
         ({}, "is not ours"),
     ],
 )
@@ -53,7 +55,7 @@ def test_a_wheel_that_does_not_fit_is_not_used(
 
 
 def test_a_wheel_that_fits_is_used_unless_it_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    _native(monkeypatch, abi_version=lambda: ABI_VERSION, __version__=OURS)
+    _native(monkeypatch, abi_version=lambda: ABI_VERSION, plan_version=lambda: PLAN_VERSION, __version__=OURS)
     assert availability().installed
     monkeypatch.setenv("INTERLOCK_NATIVE", "0")
     assert not availability().installed

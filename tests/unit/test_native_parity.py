@@ -149,15 +149,18 @@ def _bodies(phase: Phase) -> st.SearchStrategy[dict[str, Any]]:
         },
         optional={"attributed_to": st.just("command"), "policy_id": st.just("house.1")},
     )
+    finds = st.sampled_from([{"detector": "pii_redaction", "params": {"emails": True}}, {"detector": "secrets"}])
     mask: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({
         "phase": st.just(phase),
         "when": st.one_of(often, _conditions(leaves)),
         "verdict": st.just("modify"),
         "reason": st.just("masked"),
-        "mask": st.sampled_from([{"detector": "pii_redaction", "params": {"emails": True}}, {"detector": "secrets"}]),
         "shadow": st.sampled_from([False, False, True]),
     })  # fmt: skip
-    return st.one_of(objection, mask)
+    rewrite = st.builds(
+        lambda body, word, found: {**body, word: found}, mask, st.sampled_from(["mask", "remove"]), finds
+    )
+    return st.one_of(objection, rewrite)
 
 
 LIMITS = st.sampled_from([None, {"command": 8, "argument": 12, "result": 10}])

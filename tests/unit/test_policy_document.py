@@ -158,7 +158,14 @@ BAD_RULES: list[tuple[dict[str, object], str, str]] = [
         "when.detector: params",
         "wrong type (int)",
     ),
-    (rule(verdict="modify"), "fs.rm: mask", "needs a 'mask'"),
+    (rule(verdict="modify"), "fs.rm: mask", "needs a 'mask' or a 'remove'"),
+    (rule(remove={"detector": "secrets"}), "fs.rm: remove", "rewrites nothing"),
+    (rule(verdict="modify", remove="body"), "fs.rm: remove", "is not an object"),
+    (
+        rule(verdict="modify", mask={"detector": "secrets"}, remove={"detector": "secrets"}),
+        "fs.rm: remove",
+        "stands beside a 'mask'",
+    ),
     (rule(mask={"detector": "secrets"}), "fs.rm: mask", "rewrites nothing"),
     (rule(mask=None), "fs.rm: mask", "rewrites nothing"),
     (rule(verdict="modify", mask="secrets"), "fs.rm: mask", "is not an object"),
@@ -280,6 +287,7 @@ def test_the_semantic_digest_covers_what_a_rule_does_and_not_its_words_about_its
         {"when": {"arg": "command", "equals": 1}},
         {"id": "fs.rm2"},
         {"verdict": "modify", "mask": {"detector": "secrets"}},
+        {"verdict": "modify", "remove": {"detector": "secrets"}},
     ]
     digests = {plain, *(semantic_digest(one(**fields)) for fields in changed)}
     assert len(digests) == len(changed) + 1

@@ -12,6 +12,7 @@ import pytest
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.detectors.spec import DetectorSpec
 from interlock.engine.event import SensorEvent
+from interlock.engine.payload import result_args
 from interlock.engine.policy import conditions, load, rule_document
 from interlock.engine.policy.check import check_rules
 from interlock.engine.policy.document import BadPolicy, rule_docs
@@ -90,6 +91,30 @@ def test_a_rule_modifies_only_through_its_mask() -> None:
     assert "body" in decision.attributed_to
     assert made.function(SensorEvent("http_post", {"body": "nothing to hide"})) is None
     assert made.function(SensorEvent("other", {"body": f"key {key}"})) is None
+
+
+def test_a_rule_that_removes_leaves_nothing_of_each_value_that_holds_a_find() -> None:
+    key = "AKIA" + "Z7QK2M4NP3RWX6TY"
+    body = rule("r", when={"action": "*"}, verdict="modify", remove={"detector": "secrets"}, reason="taken away")
+    (made,) = compile_rules(rule_docs([body], "here"), HERE)
+    assert made.redacts
+    kept = {"to": "a", "n": 1, "deep": [{"k": f"key {key}!", "plain": "x"}, "y"], "raw": f"k {key}".encode()}
+    event = SensorEvent("http_post", {**kept, "pair": ("z", f"{key} too"), "set": frozenset({key, "w"})})
+    decision = made.function(event)
+    assert decision is not None
+    assert (decision.verdict, decision.reason, decision.policy_id) == (Verdict.MODIFY, "taken away", "r")
+    assert decision.modified_args == {
+        "deep": [{"k": "", "plain": "x"}, "y"],
+        "raw": b"",
+        "pair": ("z", ""),
+        "set": frozenset({"", "w"}),
+    }
+    assert made.function(SensorEvent("http_post", {"body": "nothing to hide"})) is None
+    result = rule("o", when={"action": "*"}, verdict="modify", remove={"detector": "secrets"}, phase="result")
+    (out,) = compile_rules(rule_docs([result], "here"), HERE)
+    told = out.function(SensorEvent("get", result_args(f"all of it: {key}"), "result"))
+    assert told is not None
+    assert told.modified_result == ""
 
 
 def test_extended_rules_run_first_and_keep_their_source() -> None:

@@ -140,7 +140,7 @@ def _rules(draw: st.DrawFn, prefix: str) -> list[dict[str, Any]]:
             "phase": draw(st.sampled_from(["call", "call", "result"])),
             "shadow": draw(st.sampled_from([False] * 4 + [True])),
         }
-        mask = {"mask": draw(_MASKS)} if verdict == "modify" else {}
+        mask = {draw(st.sampled_from(["mask", "remove"])): draw(_MASKS)} if verdict == "modify" else {}
         made.append({"id": f"{prefix}{i}", "when": draw(_CONDITIONS), "verdict": verdict, **body, **mask})
     return made
 

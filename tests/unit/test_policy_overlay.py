@@ -159,7 +159,7 @@ def _rules(draw: st.DrawFn, prefix: str) -> list[dict[str, object]]:
         verdict = draw(_verdicts)
         fields: dict[str, object] = {"when": draw(_conditions), "verdict": verdict, "shadow": draw(st.booleans())}
         if verdict == "modify":
-            fields["mask"] = draw(_masks)
+            fields[draw(st.sampled_from(["mask", "remove"]))] = draw(_masks)
         made.append({"id": f"{prefix}{i}", "reason": "r", **fields})
     return made
 

@@ -150,6 +150,8 @@ def test_a_field_that_the_parser_does_not_know_is_refused_wherever_it_stands() -
         document({"action": "x"}, verdict="allow"),
         document({"action": "x"}, verdict="modify"),
         document({"action": "x"}, mask={"detector": "secrets"}),
+        document({"action": "x"}, remove={"detector": "secrets"}),
+        document({"action": "x"}, verdict="modify", mask={"detector": "secrets"}, remove={"detector": "secrets"}),
         document({"all": []}),
         document({"host": {"class": "moon"}}),
         document({"intent": "fs.delte"}),

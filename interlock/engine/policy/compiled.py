@@ -14,6 +14,7 @@ from interlock.engine.policy.counting import Counter, CountStore
 from interlock.engine.policy.limits import Limits
 from interlock.engine.policy.model import Rule, RuleFunction, Source, tie_plan
 from interlock.engine.policy.problems import CannotJudge, Oversized
+from interlock.engine.policy.removal import removing
 from interlock.engine.policy.rule_document import RuleDoc, semantic_digest
 
 __all__ = ["LIMITS_POLICY_ID", "Counts", "Reached", "compile_rules"]
@@ -67,7 +68,7 @@ def _plan(doc: RuleDoc, unjudged: Verdict) -> dict[str, object]:
         "reason": doc.reason,
         "policy_id": doc.policy_id,
         "attributed_to": doc.attributed_to,
-        "mask": None if doc.mask is None else {"detector": doc.mask.detector, "params": doc.mask.params},
+        "mask": None if doc.mask is None else doc.mask.plain,
         "shadow": doc.shadow,
         "limits": _limits(doc.setup.limits),
         "oversize": getattr(doc.setup.oversize, doc.phase),
@@ -132,6 +133,7 @@ def _decision(doc: RuleDoc, event: SensorEvent) -> Decision | None:
     masked = doc.mask.function(event)
     if masked is None or masked.verdict == Verdict.ALLOW:
         return None
+    masked = removing(masked, event) if doc.mask.removes and masked.verdict is Verdict.MODIFY else masked
     return dataclasses.replace(
         masked, reason=doc.reason, policy_id=doc.policy_id, attributed_to=doc.attributed_to or masked.attributed_to
     )

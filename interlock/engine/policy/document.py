@@ -155,7 +155,7 @@ def _demand_live(rules: tuple[RuleDoc, ...], out_of_force: set[str], where: str)
 
 
 def _mask_mark(rule: RuleDoc) -> Mapping[str, object] | None:
-    return None if rule.mask is None else {"detector": rule.mask.detector, "params": rule.mask.params}
+    return None if rule.mask is None else rule.mask.plain
 
 
 def _demand_version(body: dict[str, object], where: str) -> None:

@@ -84,9 +84,10 @@ def _explained(rule: Rule, event: SensorEvent, setup: Setup) -> Explained:
         return Explained(rule, decision, seen=True)
     tree = _tree(when, "when", rule, event, setup, decision)
     holds = tree.holds
-    if holds and decision is None and plan.get("mask"):
-        found = Part("mask", "the mask finds something", False)
-        return Explained(rule, decision, True, (found,), "the mask must find something")
+    if holds and decision is None and isinstance(mask := plan.get("mask"), Mapping):
+        word = "remove" if mask.get("removes") else "mask"
+        found = Part(word, f"the {word} finds something", False)
+        return Explained(rule, decision, True, (found,), f"the {word} must find something")
     wanted = not holds
     return Explained(rule, decision, True, tuple(_decided(tree)), _needed(tree, wanted))
 

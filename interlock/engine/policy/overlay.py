@@ -3,8 +3,8 @@
 An overlay is a document whose rules come after all others. It is monotone: with it, no event is judged more mildly than
 without it (BLOCK over ESCALATE over MODIFY over ALLOW), and what other rules rewrote stays rewritten. So it has no
 setting (it raises no limit, proves nothing harmless, quarantines nothing), extends nothing, replaces no rule, and
-modifies only by masks that take something away: a detector finds and masks, and no text is its author's own. Packs of
-the mesh are held to the same: they have no field for anything else, and their masks are held to `demand_masks`.
+modifies only by masks and removals: a detector finds what is masked or taken away, and no text is its author's own.
+Packs of the mesh are held to the same: they have no field for anything else, and `demand_masks` holds their masks.
 
 An overlay is trusted by its content: a person reads it and records its SHA-256; changed by one byte, it is refused.
 """

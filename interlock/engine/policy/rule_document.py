@@ -2,13 +2,14 @@
 
     {"id": "fs.destroy", "phase": "call", "when": CONDITION, "verdict": "block", "reason": "one line",
      "policy_id": ID, "attributed_to": "command", "locked": false, "shadow": false, "description": "...",
-     "mask": {"detector": NAME, "params": {...}}, "examples": {"fires": [EVENT, ...], "passes": [EVENT, ...]}}
+     "mask" (or "remove"): {"detector": NAME, "params": {...}},
+     "examples": {"fires": [EVENT, ...], "passes": [EVENT, ...]}}
     EVENT = {"action": "Bash", "args": {"command": "ls"}, "phase": "call", "principal": "p", "cwd": "/",
              "origins": [{"source": "tool:fetch", "path": "body"}]}
 
-Needed are id, when, verdict and reason. A verdict is block, escalate, or modify, which needs `mask` (and only it has
-one): a document changes a call only through a detector that redacts. A shadow rule is evaluated and recorded and
-decides nothing.
+Needed are id, when, verdict and reason. A verdict is block, escalate, or modify, which needs `mask` or `remove`
+(and only it has one): a document changes a call only through a detector that redacts. A shadow rule is evaluated and
+recorded and decides nothing.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ RULE_FIELDS: Final = (
     "shadow",
     "description",
     "mask",
+    "remove",
     "examples",
 )
 _RULE_FIELDS: Final = frozenset(RULE_FIELDS)
@@ -85,11 +87,17 @@ _MAX_ORIGINS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The detector through which a rule rewrites."""
+    """The detector through which a rule rewrites; `removes` takes the values away that it finds something in."""
 
     detector: str
     params: Mapping[str, object]
     function: RuleFunction = field(repr=False, compare=False)
+    removes: bool = False
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """As plain JSON. Only where it is said does it say that it removes: what masks keeps the digest it had."""
+        return {"detector": self.detector, "params": self.params, **({"removes": True} if self.removes else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,7 @@ def parse_rules(rules: list[object], where: str, setup: Setup = PLAIN) -> tuple[
 
 def semantic_digest(doc: RuleDoc) -> str:
     """Hex SHA-256 of what a rule does: all of it but its description and its examples."""
-    mask = None if doc.mask is None else {"detector": doc.mask.detector, "params": doc.mask.params}
+    mask = None if doc.mask is None else doc.mask.plain
     marks: dict[str, object] = {
         "id": doc.id,
         "phase": doc.phase,
@@ -261,11 +269,18 @@ def _verdict(body: dict[str, object], where: str) -> Verdict:
 
 
 def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, where: str) -> Mask | None:
-    at, given = f"{where}: mask", body.get("mask")
-    if given is None and "mask" not in body:
+    if "mask" not in body and "remove" not in body:
         if verdict is Verdict.MODIFY:
-            raise BadPolicy("verdict modify needs a 'mask'", where=at, fix='write "mask": {"detector": NAME}')
+            raise BadPolicy(
+                "verdict modify needs a 'mask' or a 'remove'",
+                where=f"{where}: mask",
+                fix='write "mask": {"detector": NAME}',
+            )
         return None
+    word = "remove" if "remove" in body else "mask"
+    at, given = f"{where}: {word}", body[word]
+    if word == "remove" and "mask" in body:
+        raise BadPolicy("stands beside a 'mask'", where=at, fix="keep one of the two")
     if verdict is not Verdict.MODIFY:
         raise BadPolicy("stands with a verdict that rewrites nothing", where=at, fix='write "verdict": "modify"')
     if not isinstance(given, dict):
@@ -279,7 +294,7 @@ def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, where: str) -
         raise BadPolicy(
             f"detector {name!r} masks nothing", where=f"{at}.detector", fix=f"those that do: {', '.join(redacting)}"
         )
-    return Mask(str(name), _frozen_object(params), function)
+    return Mask(str(name), _frozen_object(params), function, word == "remove")
 
 
 def _examples(value: object, phase: Phase, where: str) -> Examples:

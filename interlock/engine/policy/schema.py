@@ -128,11 +128,13 @@ def _rule() -> _Schema:
         "shadow": _FLAG,
         "description": _TEXT,
         "mask": {"anyOf": masks},
+        "remove": {"anyOf": masks},
         "examples": _object(dict.fromkeys(EXAMPLE_KINDS, events)),
     }
     made = _object(_taken(RULE_FIELDS, fields), "id", "when", "verdict", "reason")
     modifies = {"properties": {"verdict": {"const": "modify"}}, "required": ["verdict"]}
-    return {**made, "if": modifies, "then": {"required": ["mask"]}, "else": {"not": {"required": ["mask"]}}}
+    rewrites = [{"required": [field]} for field in ("mask", "remove")]
+    return {**made, "if": modifies, "then": {"oneOf": rewrites}, "else": {"not": {"anyOf": rewrites}}}
 
 
 def _detector(name: str) -> _Schema:

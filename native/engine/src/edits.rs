@@ -14,6 +14,18 @@ pub enum Edit {
 }
 
 impl Edit {
+    /// The edit that leaves an empty text of each value that this one changes.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        match self {
+            Edit::Text(_) => Edit::Text(String::new()),
+            Edit::Within(edits) => {
+                let emptied = edits.into_iter().map(|(at, edit)| (at, edit.emptied()));
+                Edit::Within(emptied.collect())
+            }
+        }
+    }
+
     /// The changed copy of a value; the nesting of an edit is that of the value it was made of.
     #[must_use]
     pub fn applied<'a>(&self, value: &Value<'a>) -> Value<'a> {
@@ -62,5 +74,7 @@ mod tests {
             ("b".into(), Value::Null),
         ]);
         assert_eq!(edit.applied(&value), expected);
+        let nothing = Edit::Within(vec![(0, Edit::Within(vec![(1, Edit::Text("".into()))]))]);
+        assert_eq!(edit.emptied(), nothing);
     }
 }

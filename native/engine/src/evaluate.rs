@@ -153,7 +153,7 @@ impl Rule {
     fn fixed(&self) -> Verdict {
         match self.act {
             Act::Fixed(verdict) => verdict,
-            Act::Mask(_) | Act::Detector(..) => Verdict::Modify,
+            Act::Mask(_) | Act::Remove(_) | Act::Detector(..) => Verdict::Modify,
         }
     }
 
@@ -190,6 +190,11 @@ impl Rule {
             Act::Mask(mask) => Ok(mask
                 .judge(context)?
                 .map(|said| Saying::This(self.with_own_words(said)))),
+            Act::Remove(mask) => Ok(mask.judge(context)?.map(|said| {
+                let decision = self.with_own_words(said);
+                let edit = decision.edit.map(Edit::emptied);
+                Saying::This(Decision { edit, ..decision })
+            })),
             Act::Detector(detector, verdict) => Ok(detector
                 .judge(context)?
                 .map(|said| Saying::This(as_it_is(said, *verdict)))),

@@ -1,7 +1,7 @@
 //! A plan: the rules of a policy that this engine runs, compiled from JSON that `interlock/native/planner.py` writes.
 //!
 //! ```json
-//! {"format": "interlock-plan", "v": 1, "abi": 2, "rules": [
+//! {"format": "interlock-plan", "v": 2, "abi": 2, "rules": [
 //!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
 //!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
 //!    "flow": null, "oversize": "escalate", "unjudged": "block"}]}
@@ -9,6 +9,7 @@
 //!
 //! `at` is the rule's position in its policy and rises. With a `mask` the verdict is modify, or, where the detector's
 //! own decision stands, `detector` or `detector-escalate`; then `reason` and `policy_id` are null, and `when` may be null.
+//! A mask with `"removes": true` empties the values that it finds something in.
 //! Nothing unknown is skipped: a plan with one bad rule is refused whole.
 
 use serde::Deserialize;
@@ -24,7 +25,7 @@ use crate::ABI_VERSION;
 /// What this engine calls a plan.
 pub const FORMAT: &str = "interlock-plan";
 /// The version of that format.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Bytes of a plan.
 pub const MAX_BYTES: usize = 256 << 20;
 
@@ -61,6 +62,8 @@ pub enum Act {
     Fixed(Verdict),
     /// The rewrite of a detector, with the rule's own reason.
     Mask(Detector),
+    /// The same, and nothing is left of each value that it finds something in.
+    Remove(Detector),
     /// What a detector says, as it says it, or with another verdict.
     Detector(Detector, Option<Verdict>),
 }
@@ -252,7 +255,13 @@ fn objection(word: &str, field: &str) -> Result<Verdict, String> {
 }
 
 fn act(doc: &RuleDoc) -> Result<Act, String> {
-    let detector = match &doc.mask {
+    let mut mask = doc.mask.clone();
+    let removes = match mask.as_mut().and_then(|body| body.remove("removes")) {
+        None => false,
+        Some(Json::Bool(removes)) => removes,
+        Some(_) => return Err("mask: removes is neither true nor false".to_owned()),
+    };
+    let detector = match &mask {
         None => None,
         Some(body) => {
             let name = body.get("detector").ok_or("mask: has no detector")?;
@@ -262,6 +271,7 @@ fn act(doc: &RuleDoc) -> Result<Act, String> {
     match (doc.verdict.as_str(), detector) {
         ("block", None) => Ok(Act::Fixed(Verdict::Block)),
         ("escalate", None) => Ok(Act::Fixed(Verdict::Escalate)),
+        ("modify", Some(mask)) if removes => Ok(Act::Remove(mask)),
         ("modify", Some(mask)) => Ok(Act::Mask(mask)),
         ("detector", Some(own)) => Ok(Act::Detector(own, None)),
         ("detector-escalate", Some(own)) => Ok(Act::Detector(own, Some(Verdict::Escalate))),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use interlock_engine::context::Context;
 use interlock_engine::evaluate::Saying;
-use interlock_engine::plan::Plan;
+use interlock_engine::plan::{Plan, VERSION};
 use interlock_engine::value::{Event, Phase, Value};
 use interlock_engine::ABI_VERSION;
 use serde_json::{json, Value as Json};
@@ -137,7 +137,7 @@ fn plan(conditions: &[Json]) -> Plan {
                 "flow": null, "oversize": "escalate", "unjudged": "escalate"})
         })
         .collect();
-    let doc = json!({"format": "interlock-plan", "v": 1, "abi": ABI_VERSION, "rules": rules});
+    let doc = json!({"format": "interlock-plan", "v": VERSION, "abi": ABI_VERSION, "rules": rules});
     match Plan::new(doc.to_string().as_bytes()) {
         Ok(plan) => plan,
         Err(bad) => unreachable!("{bad:?} in {doc}"),

@@ -23,6 +23,12 @@ mod interlock_native {
         interlock_engine::ABI_VERSION
     }
 
+    /// The version of the plans that this build compiles; one that does not fit is a wheel of another day.
+    #[pyfunction]
+    fn plan_version() -> u64 {
+        interlock_engine::plan::VERSION
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // A panic ends as an exception; its message could show a value, so it is not printed.
