@@ -130,7 +130,7 @@ def _changed(old: Standing, new: Standing, held: Standing | None) -> str:
 
 def _field(doc: RuleDoc, name: str) -> object:
     if name == "mask":
-        return None if doc.mask is None else (doc.mask.detector, dict(doc.mask.params))
+        return None if doc.mask is None else doc.mask.plain
     found: object = getattr(doc, name)
     return found
 
