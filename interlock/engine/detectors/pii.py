@@ -21,14 +21,20 @@ from interlock.engine.policy.model import RuleFunction
 __all__ = ["DETECTORS", "redacted_pii"]
 
 _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"emails": bool}
+# Each pattern begins with what it reads and looks back after that: so `re` finds quickly where one may begin.
 # digits in groups of four and more (the last may be shorter), so that tables of small numbers are no cards
-_DIGITS: Final = re.compile(r"(?<!\d)\d{4,19}(?!\d)(?:[ \u00a0\u2009\u202f\u2010-\u2015-]{1,2}\d{1,19}(?!\d)){0,400}")
+_DIGITS: Final = re.compile(
+    r"\d(?<!\d\d)\d{3,18}(?!\d)(?:[ \u00a0\u2009\u202f\u2010-\u2015-]{1,2}\d{1,19}(?!\d)){0,400}"
+)
 _DIGIT: Final = re.compile(r"\d\d")
 _GROUP: Final = re.compile(r"\d+")
-_SSN: Final = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])", re.ASCII)
+_SSN: Final = re.compile(r"[0-8](?<![\w-]\d)\d{2}(?<!000)(?<!666)([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])", re.ASCII)
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
 _TWICE: Final = [sum(divmod(2 * d, 10)) for d in range(10)]  # twice a digit, its digits added up
 _DOUBLED: Final = {str(d): twice for d, twice in enumerate(_TWICE)}
+_VALUES: Final = bytes(max(byte - 48, 0) for byte in range(256))
+_TWICE_VALUES: Final = bytes(_TWICE[byte] if byte < 10 else 0 for byte in range(256))
+_NO_BRAND: Final = frozenset("01789")  # first digits of no card
 _SHORTEST: Final = 13  # digits of a card
 _IBAN_LENGTHS: Final = {
     country: size
@@ -53,16 +59,13 @@ _IBAN_LENGTHS: Final = {
     }.items()
     for country in countries.split()
 }
-# one alternative for each length, so that nothing is read that cannot be one
-_IBAN: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
-    + "|".join(
-        rf"(?:{'|'.join(c for c, s in _IBAN_LENGTHS.items() if s == size)})\d\d(?:[ -]?[A-Z0-9]){{{size - 4}}}"
-        for size in sorted(set(_IBAN_LENGTHS.values()))
-    )
-    + r")(?![A-Za-z0-9])",
-    re.ASCII | re.IGNORECASE,
-)
+# the two digits after an IBAN's country
+_IBAN: Final = re.compile(r"\d\d(?<=[A-Z]{2}\d\d)(?<![A-Z0-9].{4})", re.ASCII | re.IGNORECASE)
+# what follows them, by the country's length, so that nothing is read that cannot be one
+_IBAN_ENDS: Final = {
+    country: re.compile(rf"(?:[ -]?[A-Za-z0-9]){{{size - 4}}}+(?![A-Za-z0-9])").match
+    for country, size in _IBAN_LENGTHS.items()
+}
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
@@ -95,12 +98,14 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:
     out: list[str] = []
-    copied = at = 0
-    while match := _IBAN.search(text, at):
-        at = match.start() + 4
-        if _mod97(match.group().replace(" ", "").replace("-", "").upper()) == 1:
-            out += [text[copied : match.start()], put("IBAN")]
-            copied = at = match.end()
+    copied = 0
+    for match in _IBAN.finditer(text):
+        digits = match.start()
+        ends = _IBAN_ENDS.get(text[digits - 2 : digits].upper())
+        end = ends(text, digits + 2) if ends is not None and digits - 2 >= copied else None
+        if end and _mod97(text[digits - 2 : end.end()].replace(" ", "").replace("-", "").upper()) == 1:
+            out += [text[copied : digits - 2], put("IBAN")]
+            copied = end.end()
     return "".join([*out, text[copied:]])
 
 
@@ -110,30 +115,44 @@ def _mod97(iban: str) -> int:
 
 def _cards(run: str, put: Callable[[str], str]) -> str:
     """A run of digit groups with the cards in it masked; a card begins and ends where a group does."""
-    groups = [m.span() for m in _GROUP.finditer(run)]
-    digits = "".join([run[start:end] for start, end in groups])
+    parts = _GROUP.findall(run)
+    digits = "".join(parts)
     if len(digits) < _SHORTEST:
         return run
-    ends = list(itertools.accumulate(end - start for start, end in groups))
-    sums = _luhn_sums(digits)
+    ends = list(itertools.accumulate(map(len, parts)))
+    cards = _found(digits, ends)
+    if not cards:
+        return run
+    groups = [m.span() for m in _GROUP.finditer(run)]
     out: list[str] = []
-    copied = first = 0
-    while first < len(groups):
-        last = _card_end(digits, ends, sums, first)
-        if last is None:
-            first += 1
-            continue
+    copied = 0
+    for first, last in cards:
         out += [run[copied : groups[first][0]], put("CREDIT_CARD")]
         copied = groups[last][1]
-        first = last + 1
     return "".join([*out, run[copied:]])
+
+
+def _found(digits: str, ends: list[int]) -> list[tuple[int, int]]:
+    """The first and the last group of each card in a run."""
+    sums = _luhn_sums(digits)
+    cards: list[tuple[int, int]] = []
+    past = 0
+    for first, begin in enumerate([0, *ends[:-1]]):
+        if first < past or digits[begin] in _NO_BRAND:
+            continue
+        last = _card_end(digits, ends, sums, first)
+        if last is not None:
+            cards.append((first, last))
+            past = last + 1
+    return cards
 
 
 def _luhn_sums(digits: str) -> tuple[list[int], list[int]]:
     """For each count of leading digits their sum with every second one doubled: those at odd, at even places."""
-    plain = [int(c) for c in digits]
-    twice = [_TWICE[d] for d in plain]
-    odd, even = plain.copy(), twice.copy()
+    ascii_digits = digits if digits.isascii() else "".join([str(int(c)) for c in digits])
+    plain = ascii_digits.encode().translate(_VALUES)
+    twice = plain.translate(_TWICE_VALUES)
+    odd, even = bytearray(plain), bytearray(twice)
     odd[1::2], even[1::2] = twice[1::2], plain[1::2]
     return list(itertools.accumulate(odd, initial=0)), list(itertools.accumulate(even, initial=0))
 

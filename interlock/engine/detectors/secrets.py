@@ -46,13 +46,17 @@ _CURL_USER: Final = re.compile(r"\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"'
 _CURL_REACH: Final = 160  # characters of one command between "curl" and the option that names a user
 _COMMAND_END: Final = re.compile(r"[\n|;]")
 _COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
-# a name that says "secret", then a value: quoted, or up to the next blank
+_WORDS_LONG: Final = re.compile(r"[^\t-\r\x1c-\x20\"',]{15,}")  # of a form's match so much has none of these
+# A name that says "secret", then a value: quoted, or up to the next blank. Its first letter stands alone, as a set and
+# with no case folded, since `re` finds quickly where one of a set stands.
 _NAMED: Final = re.compile(
-    r"((passwor[dt]|passwd|passphrase|pwd|pass|pw|secrets?|tokens?|credentials?|api[_.-]?keys?|access[_.-]?keys?|auth[_.-]?keys?|keys?)"
+    r"(((?-i:[PSTCKApstcka\u017f\u212a])(?:(?<=p)(?:asswor[dt]|asswd|assphrase|wd|ass|w)|(?<=s)ecrets?|(?<=t)okens?"
+    r"|(?<=c)redentials?|(?<=k)eys?|(?<=a)(?:pi|ccess|uth)[_.-]?keys?))"
     r"([A-Za-z0-9_.-]{0,30})[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"
     r"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))",
     re.I,
 )
+_PLAIN_VALUE: Final = 7  # the group of a value that is not quoted
 _NAMES: Final = ("pass", "pw", "secret", "token", "key", "credential")
 # a name that goes on like this speaks of a secret and does not hold one
 _ABOUT: Final = re.compile(
@@ -62,13 +66,17 @@ _ABOUT: Final = re.compile(
 )
 _ANOTHER_WORD: Final = re.compile(r"[a-z]{2}")  # keyboard, tokenizer, passenger
 _SHORT: Final = frozenset({"key", "token", "pass", "pw", "pwd"})
-_PLACEHOLDER: Final = re.compile(
-    r"example|placeholder|change.?me|your|insert|redacted|dummy|sample|fake|xxxx|\*\*\*|\.\.\.|<[^>]{1,60}>|\$\{|\$\(|\{\{|%\(|put_|abcdefghijkl|#####",
-    re.I,
-)
+_PLACEHOLDERS: Final = (
+    "example", "placeholder", "your", "insert", "redacted", "dummy", "sample", "fake", "xxxx", "***", "...", "${", "$(",
+    "{{", "%(", "put_", "abcdefghijkl", "#####",
+)  # fmt: skip
+_PLACEHOLDER: Final = re.compile("|".join([*map(re.escape, _PLACEHOLDERS), "change.?me", "<[^>]{1,60}>"]), re.I)
 _REFERENCE: Final = re.compile(
     r"\$[A-Za-z_{(0-9]|[%@&<{(\[]|[A-Za-z_][\w.]{0,80}[(\[]|(?:os|process|config|settings|self|this|env)\.|/|\./|https?:"
 )
+_DIGIT: Final = re.compile(r"\d")
+_ASCII_DIGIT: Final = re.compile("[0-9]")
+_ASCII_LETTER: Final = re.compile("[A-Za-z]")
 _CODE_NAME: Final = re.compile(r"[A-Za-z_]+(?:[._-][A-Za-z_]+){0,10}\Z")
 _STRONG: Final = ("pass", "pw", "secret")
 _WORDS: Final = frozenset(
@@ -87,8 +95,8 @@ class _Finds:
         """The label of a secret found; `value` where only its place told that it is one."""
         self.kinds.append(kind)
         label = f"[REDACTED {kind}]"
-        if len(self.values) < _MAX_COPIED and _stands_out(value):
-            self.values.setdefault(value, label)
+        if len(self.values) < _MAX_COPIED and value not in self.values and _stands_out(value):
+            self.values[value] = label
         return label
 
     def spread(self, text: str) -> str:
@@ -114,8 +122,9 @@ def redacted_secrets(text: str) -> tuple[str, list[str]]:
 def _redacted(text: str, put: Put) -> str:
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
+    words = " ".join(_WORDS_LONG.findall(text))
     for form in FORMS:
-        if any(literal in text for literal in form.literals):
+        if any(literal in words for literal in form.literals):
             text = _replaced(text, form, put)
     return _named(text, put)
 
@@ -163,25 +172,29 @@ def _users_of_curl(text: str, put: Put) -> str:
 
 
 def _assignment(match: re.Match[str], put: Put) -> str:
-    head, name, rest, *values = match.groups()
-    value = next(v for v in values if v is not None)
-    if "[REDACTED" in value or _ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in _SHORT):
+    held = match.lastindex or 0  # the value's group
+    head, name, rest, value = match.group(1, 2, 3, held)
+    if "[REDACTED" in value or (rest and _speaks_of_it(name, rest)):
         return match.group()
-    quoted = values[-1] is None
-    strong = name.lower().startswith(_STRONG)
-    secret = _is_password(value, quoted) if strong else _is_random(value, 3.0 if quoted else 3.2)
+    quoted, low = held < _PLAIN_VALUE, name.lower()
+    secret = _is_password(value, quoted) if low.startswith(_STRONG) else _is_random(value, 3.0 if quoted else 3.2)
     if not secret:
         return match.group()
-    label = put("PASSWORD" if name.lower().startswith(("pass", "pw")) else "SECRET", value)
+    label = put("PASSWORD" if low.startswith(("pass", "pw")) else "SECRET", value)
     return match.group().replace(value, label, 1) if value not in head else head + label
+
+
+def _speaks_of_it(name: str, rest: str) -> bool:
+    """Whether the word of a name goes on so that it speaks of a secret and holds none, or is another word."""
+    return bool(_ABOUT.search(rest) or (_ANOTHER_WORD.match(rest) and name.lower() in _SHORT))
 
 
 def _stands_out(value: str) -> bool:
     """True of a value that is nothing else where it stands once more: no word, no number, no part of a label."""
     return (
         len(value) >= _LEAST_COPIED
-        and any("0" <= c <= "9" for c in value)
-        and any("a" <= c <= "z" or "A" <= c <= "Z" for c in value)
+        and _ASCII_DIGIT.search(value) is not None
+        and _ASCII_LETTER.search(value) is not None
         and value not in "[REDACTED INTRA42_SECRET]"
     )
 
@@ -189,7 +202,17 @@ def _stands_out(value: str) -> bool:
 def _is_written_out(value: str) -> bool:
     """True of a value that stands for itself, and not for a variable or a placeholder."""
     known = value.lower().strip("<>\"'") in _WORDS or "[REDACTED" in value
-    return not known and not _PLACEHOLDER.search(value) and not _REFERENCE.match(value)
+    return not known and not _is_placeholder(value) and not _REFERENCE.match(value)
+
+
+def _is_placeholder(value: str) -> bool:
+    if "<" in value or not value.isascii():
+        return _PLACEHOLDER.search(value) is not None
+    low = value.lower()
+    for part in _PLACEHOLDERS:  # many times as quick as the pattern
+        if part in low:
+            return True
+    return "change" in low and _PLACEHOLDER.search(value) is not None
 
 
 def _is_password(value: str, quoted: bool) -> bool:
@@ -198,9 +221,7 @@ def _is_password(value: str, quoted: bool) -> bool:
         return False
     if quoted and len(value) >= 6:
         return not _CODE_NAME.match(value) or _is_random(value, 3.0)
-    return (
-        len(value) >= 8 and " " not in value and bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value))
-    )
+    return len(value) >= 8 and " " not in value and bool(_DIGIT.search(value)) and bool(_ASCII_LETTER.search(value))
 
 
 def _is_random(value: str, bits: float) -> bool:
@@ -217,7 +238,7 @@ def _is_random(value: str, bits: float) -> bool:
 
 def _varied(key: str) -> bool:
     """False of a placeholder in a key's form: AKIAXXXXXXXXXXXXXXXX, ghp_xxxx, EXAMPLE."""
-    return _entropy(key[-24:]) >= 2.2 and not _PLACEHOLDER.search(key)
+    return _entropy(key[-24:]) >= 2.2 and not _is_placeholder(key)
 
 
 def _entropy(text: str) -> float:

@@ -11,7 +11,7 @@ The last is lexical: it finds attacks that shout and no others, so it is a reaso
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from interlock.engine.decision import Decision
@@ -50,6 +50,12 @@ _PHRASES: Final = re.compile(
     r"|\bimportant\s{1,9}message\s{1,9}from\s{1,9}me\b",
     re.IGNORECASE | re.ASCII,
 )
+# of these one stands in each phrase, and no phrase is longer than _NEAR
+_KEYS: Final = (
+    "previous", "prior", "above", "earlier", "preceding", "foregoing", "existing", "system", "user", "prompt",
+    "instruction", "important", "now",
+)  # fmt: skip
+_NEAR: Final = 256
 _LIMIT: Final = 1 << 20  # characters of one text that are looked at
 
 
@@ -84,7 +90,25 @@ def _marks(text: str) -> bool:
 
 
 def _speaks_to_a_model(text: str) -> bool:
-    return _PHRASES.search(visible(text)) is not None
+    seen = visible(text)
+    low = seen.lower()
+    keys = [key for key in _KEYS if key in low]
+    if not keys or not seen.isascii():  # a small letter of another alphabet may be two characters
+        return bool(keys) and _PHRASES.search(seen) is not None
+    return any(_PHRASES.search(low[start:end]) for start, end in _near(low, keys))
+
+
+def _near(low: str, keys: list[str]) -> Iterator[tuple[int, int]]:
+    """The parts of a text that are near one of the keys; none of them overlap."""
+    start, end = 0, -1
+    for found in re.finditer("|".join(keys), low):
+        if found.start() - _NEAR > end:
+            if end >= 0:
+                yield start, end
+            start = max(found.start() - _NEAR, 0)
+        end = found.end() + _NEAR
+    if end >= 0:
+        yield start, end
 
 
 def _spec(name: str, finds: Callable[[str], bool], reason: str, summary: str) -> DetectorSpec:

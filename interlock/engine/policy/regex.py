@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from interlock.engine.policy.regex_automaton import Automaton, Meter, sure_length
-from interlock.engine.policy.regex_syntax import Assertion, Chars, Choice, Concat, Node, Ranges, parse
+from interlock.engine.policy.regex_syntax import Assertion, Chars, Choice, Concat, Node, Ranges, Repeat, parse
 
 __all__ = ["MAX_BACKTRACK", "Regex", "compile", "judges_up_to"]
 
@@ -22,13 +22,14 @@ _MAX_RANGES: Final = 200  # ranges in the character sets of a pattern handed to 
 class Regex:
     """A compiled pattern. Immutable to its users, and safe to share between threads."""
 
-    __slots__ = ("_automaton", "_bounded", "node", "pattern")
+    __slots__ = ("_automaton", "_bounded", "_literal", "node", "pattern")
 
     def __init__(self, pattern: str, node: Node, unicode: bool) -> None:
         self.pattern = pattern
         self.node = node
         self._automaton = Automaton(node, unicode)
         self._bounded = _bounded(node, unicode)
+        self._literal = _literal(node)
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r})"
@@ -37,7 +38,7 @@ class Regex:
         """Whether the text holds a match anywhere. Raises: TooCostly."""
         if self._bounded is not None:
             return self._bounded.search(text) is not None
-        return self._automaton.matches(text)
+        return self._literal in text and self._automaton.matches(text)
 
     def search(self, text: str) -> tuple[int, int] | None:
         """The leftmost match, and the longest that begins there, as (start, end). Raises: TooCostly."""
@@ -54,6 +55,23 @@ def compile(pattern: str, flags: str = "") -> Regex:
     """Compile a pattern. Raises: BadPattern, naming the character that is wrong."""
     node, unicode = parse(pattern, flags)
     return Regex(pattern, node, unicode)
+
+
+def _literal(node: Node) -> str:
+    """The longest text that stands in every match, as far as the top of the tree says it."""
+    found, run = "", ""
+    for item in node.items if isinstance(node, Concat) else (node,):
+        if isinstance(item, Assertion):
+            continue
+        times = (item.least, item.most) if isinstance(item, Repeat) else (1, 1)
+        sign = item.item if isinstance(item, Repeat) else item
+        if not isinstance(sign, Chars) or len(sign.ranges) != 1 or len(set(sign.ranges[0])) != 1:
+            run = ""
+            continue
+        run += chr(sign.ranges[0][0]) * times[0]
+        found = max(found, run, key=len)
+        run = run if times[0] == times[1] else ""
+    return found
 
 
 def judges_up_to(node: Node, unicode: bool, needed: int, patient: bool = False) -> int:
