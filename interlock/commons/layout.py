@@ -41,6 +41,7 @@ __all__ = [
     "proof_path",
     "role_of_pack",
     "snapshot_files",
+    "task_path",
 ]
 
 ONLINE_ROLES: Final = ("snapshot", "timestamp")
@@ -79,6 +80,13 @@ def pack_path(ring: str, name: str, version: int) -> str:
 
 def catalog_path(task: str) -> str:
     return f"catalogs/{task}.json"
+
+
+def task_path(ring: str, task: str, version: int) -> str:
+    """Where the file of a log entry of type `task` lies: a catalog, an epoch's member keys, or its count."""
+    if ring == MEMBERS_RING:
+        return members_path(task, version)
+    return counts_path(task, version) if ring == COUNTS_RING else catalog_path(task)
 
 
 def members_path(task: str, epoch: int) -> str:

@@ -31,7 +31,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
 from interlock.base.files import file_lock, private_dir
 from interlock.base.primitives import BadSignature
-from interlock.commons.layout import CATALOG_RING, DELEGATIONS, role_of_pack
+from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
 from interlock.commons.logged import LogFetcher
 from interlock.commons.monitor_store import Alarm, MonitorStore, Place
 from interlock.commons.pack import sha256_hex
@@ -280,6 +280,8 @@ def _things(view: View) -> Iterator[tuple[_Thing, str]]:
             yield ("pack", parts[2], parts[1], sha256), path
         elif parts[0] == "catalogs" and path.endswith(".json"):
             yield ("task", parts[1], CATALOG_RING, sha256), path
+        elif parts[0] == "members" and path.endswith(".json") and len(parts) == 3:
+            yield ("task", parts[1], COUNTS_RING if parts[2].endswith(".count") else MEMBERS_RING, sha256), path
         elif path == "operators.json":
             yield ("operators", "operators", "targets", sha256), path
     snapshot = f"{view.snapshot_version}.snapshot.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.commons.layout import catalog_path, pack_path
+from interlock.commons.layout import pack_path, task_path
 
 __all__ = ["MAX_SERVED", "RECORDS", "served_path"]
 
@@ -23,6 +23,7 @@ def served_path(type: str, name: str, version: int, ring: str, sha256: str) -> s
         return f"records/{sha256}.json"
     if type == "snapshot":
         return f"metadata/{version}.snapshot.json"
-    target = {"pack": pack_path(ring, name, version), "task": catalog_path(name)}.get(type, f"{name}.json")
+    named = {"pack": pack_path(ring, name, version), "task": task_path(ring, name, version)}
+    target = named.get(type, f"{name}.json")
     directory, _, file = target.rpartition("/")
     return "/".join(part for part in ("targets", directory, f"{sha256}.{file}") if part)

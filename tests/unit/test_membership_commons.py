@@ -13,14 +13,16 @@ import pytest
 from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock, SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError
-from interlock.base.fetch import NotFound
+from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound
 from interlock.base.files import BadState
 from interlock.base.settings import BadConfig
 from interlock.commons.enrolment import dump_enrolment
 from interlock.commons.indicators import BadCatalog
 from interlock.commons.memberfiles import demand_issuer_apart, member_file
 from interlock.commons.membership import BLIND, MemberKeys, parse_member_keys
+from interlock.commons.monitor import Monitor
 from interlock.commons.operators import OneHand, Operators, parse_operators
+from interlock.commons.pins import init_node
 from interlock.dap.task import new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
@@ -34,7 +36,7 @@ from interlock.node.storage.node import open_store
 from interlock.node.wiring import issuer_of, role_app
 from interlock.transparency.entry import known_entry
 from tests.unit.commons_world import World as Commons
-from tests.unit.commons_world import seed, world
+from tests.unit.commons_world import log_policy, pack, seed, world
 from tests.unit.dap_http import free_socket, serving
 from tests.unit.dap_world import PRECISION, VDAF, VDAF_CONFIG, task
 from tests.unit.membership_world import NAME, IssuerWorld, Organisation, membership, token_key
@@ -109,6 +111,25 @@ def test_keys_that_the_commons_did_not_log_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InterlockError) as refused:
             commons.member("acme").member_keys(NAME, EPOCH)
         assert refused.value.code in ("metadata-refused", "not-logged")
+
+
+def test_a_monitor_finds_keys_and_counts_behind_their_entries_and_misses_what_is_gone(tmp_path: Path) -> None:
+    with world(tmp_path) as commons, issued(tmp_path, commons) as issuer:
+        commons.publisher.publish(pack(1), "canary")
+        published(commons, *(issuer.open_epoch(EPOCH + i).data for i in range(2)))
+        commons.clock.advance(2 * 86_400)
+        published(commons, issuer.issuer.count(NAME, EPOCH))
+        mirrors = {name: commons.mirror(name) for name in ("east", "west")}
+        for mirror in mirrors.values():
+            mirror.copy()
+        pins = init_node(tmp_path / "monitor-pins", log_policy=log_policy(), root=commons.root)
+        places: dict[str, Fetcher] = {name: DirectoryFetcher(m.public) for name, m in mirrors.items()}
+        with contextlib.closing(Monitor(tmp_path / "monitor", pins, places, commons.clock)) as monitor:
+            assert monitor.look().open == ()
+            (gone,) = (mirrors["west"].public / "targets" / "members" / NAME).glob(f"*.{EPOCH}.count.json")
+            gone.unlink()
+            commons.clock.advance(2 * 86_400)
+            assert {alarm.kind for alarm in monitor.look().open} >= {"missing"}
 
 
 # who runs what
