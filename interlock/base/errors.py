@@ -51,6 +51,7 @@ CODES: Final[dict[str, int]] = {
     "rollback": EXIT_REFUSED,
     "not-logged": EXIT_REFUSED,
     "not-newest": EXIT_REFUSED,
+    "not-promoted": EXIT_REFUSED,
     "no-quorum": EXIT_REFUSED,
     "stale": EXIT_REFUSED,
     "untrusted-root": EXIT_REFUSED,

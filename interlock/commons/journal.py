@@ -79,8 +79,10 @@ class Journal:
     @property
     def wanted(self) -> Wanted:
         """What tells one publish from another, whatever the time and the versions: the last entry's bytes."""
-        last = tuple((item.entry.type, f"{item.entry.ring}/{item.path}", item.data) for item in self.items[-1:])
-        return last + tuple((target.role, target.path, target.data) for target in self.loose)
+        if self.items:
+            last = self.items[-1]
+            return ((last.entry.type, f"{last.entry.ring}/{last.path}", last.data),)
+        return tuple((target.role, target.path, target.data) for target in self.loose)
 
     @property
     def changed(self) -> dict[str, int]:
@@ -88,6 +90,11 @@ class Journal:
         named = {item.role for item in self.items if item.role} | {target.role for target in self.loose}
         rings = {item.entry.ring for item in self.items if item.entry.type == "pack"}  # whose index names the pack
         return {role: self.base[role] + 1 for role in sorted(named | rings | set(self.roles))}
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the log has acknowledged something of what is not finished yet."""
+        return self.step not in ("begun", "done") or (self.step == "begun" and any(i.proof for i in self.items))
 
     @property
     def writing(self) -> bool:

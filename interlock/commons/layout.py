@@ -3,9 +3,9 @@
 A commons is a TUF repository (consistent snapshots). `targets` delegates everything:
 
     reviewed   packs/*/indicator-*/*              indicators; first and terminating, so no ring key can sign them
-    canary     packs/canary/*/*, channels/canary.json
-    beta       packs/beta/*/*, channels/beta.json
-    stable     packs/stable/*/*, channels/stable.json
+    canary     packs/canary/*/*, channels/canary.json, revoked/canary.json
+    beta       packs/beta/*/*, channels/beta.json, revoked/beta.json
+    stable     packs/stable/*/*, channels/stable.json, revoked/stable.json
     tasks      catalogs/*, members/*/*            what may be counted, and with what members prove that they are
 
 TUF has no listing, so a ring's packs and their versions are named by its channel index, `channels/<ring>.json`.
@@ -31,6 +31,8 @@ __all__ = [
     "MEMBERS_RING",
     "ONLINE_ROLES",
     "PUBLIC_FILE",
+    "REMOVALS_PATH",
+    "REVIEWERS_PATH",
     "TOP_ROLES",
     "catalog_path",
     "channel_path",
@@ -38,7 +40,10 @@ __all__ = [
     "entry_path",
     "members_path",
     "pack_path",
+    "promotion_path",
     "proof_path",
+    "record_files",
+    "revoked_path",
     "role_of_pack",
     "snapshot_files",
     "task_path",
@@ -53,7 +58,10 @@ CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its 
 MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role
 COUNTS_RING: Final = "member-counts"
 
-_PACKS: Final = {ring: (f"packs/{ring}/*/*", f"channels/{ring}.json") for ring in RINGS}
+REVIEWERS_PATH: Final = "reviewers.json"  # whose word a promotion needs; a target of the top-level role
+REMOVALS_PATH: Final = "removals.json"  # what whoever has it in force takes out; a target of the top-level role
+
+_PACKS: Final = {ring: (f"packs/{ring}/*/*", f"channels/{ring}.json", f"revoked/{ring}.json") for ring in RINGS}
 # role -> (path patterns, terminating), in the order in which a client walks them
 DELEGATIONS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
     "reviewed": (("packs/*/indicator-*/*",), True),
@@ -113,6 +121,22 @@ def entry_path(path: str) -> str:
 def proof_path(path: str) -> str:
     """Where the proof of a target's log entry lies."""
     return path.removesuffix(".json") + ".tlog-proof"
+
+
+def promotion_path(path: str) -> str:
+    """Where the evidence lies for which a pack came to its ring."""
+    return path.removesuffix(".json") + ".promotion"
+
+
+def revoked_path(ring: str) -> str:
+    """Where a ring's revocations lie: what nobody there begins to use."""
+    return f"revoked/{ring}.json"
+
+
+def record_files(sha256: str) -> tuple[str, str, str]:
+    """Where a record lies that the log names, its entry and the entry's proof: plain files, no targets."""
+    path = f"records/{sha256}.json"
+    return path, entry_path(path), proof_path(path)
 
 
 def channel_path(ring: str) -> str:

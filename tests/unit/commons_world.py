@@ -16,14 +16,23 @@ from interlock.base.clock import ManualClock
 from interlock.base.fetch import DirectoryFetcher, Fetcher
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.commons.ceremony import Plan, assemble, expiry, request_of, sign_request
+from interlock.commons.gate import Bench
 from interlock.commons.holders import Holder
+from interlock.commons.journal import Loose
+from interlock.commons.layout import REVIEWERS_PATH, pack_path, role_of_pack
 from interlock.commons.mirror import Mirror
-from interlock.commons.pack import Pack, build_pack
+from interlock.commons.pack import Pack, build_pack, sha256_hex
 from interlock.commons.pins import init_node
+from interlock.commons.promotion import NEEDS_PROMOTION
 from interlock.commons.publish import Publisher, create_commons, make_commons_keys
+from interlock.commons.records import Promotion, Review
+from interlock.commons.reviewers import Reviewer, Reviewers
+from interlock.commons.signers import RoleSigner
+from interlock.commons.steps import Begun, Published
 from interlock.commons.subscribe import Subscriber
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import Log, open_log
+from interlock.transparency.merkle import leaf_hash
 from interlock.transparency.note import NoteSigner, encode_note, parse_note
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.witness import Witness, add_checkpoint_request, parse_cosignatures, parse_size
@@ -35,6 +44,10 @@ HOLDERS = ("ada", "ben", "cleo")
 def seed(name: str) -> Ed25519Signer:
     """A key that has the same bytes at each run."""
     return Ed25519Signer(hashlib.sha256(f"test key {name}".encode()).digest())
+
+
+REVIEWERS = Reviewers({"rita": Reviewer(seed("reviewer").verifier.text)})
+SIGN_OFF = "Signed-off-by: A. Author <a@example.org>"
 
 
 class Counter:
@@ -65,7 +78,16 @@ def rule(name: str, word: str, *, verdict: str = "block", reason: str = "") -> d
 
 def pack(version: int = 1, *, name: str = "team", words: tuple[str, ...] = ("zap",)) -> Pack:
     rules = [rule(f"team.{word}", word) for word in words]
-    return build_pack(name, version, rules, licence="Apache-2.0", authors=["A. Author <a@example.org>"])
+    key = seed("author").verifier.text
+    return build_pack(
+        name,
+        version,
+        rules,
+        licence="Apache-2.0",
+        authors=["A. Author <a@example.org>"],
+        signed_off_by=[SIGN_OFF],
+        author_key=key,
+    )
 
 
 class TestLog:
@@ -115,6 +137,35 @@ def log_policy() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+class Releasing(Publisher):
+    """A publisher to whom each ring is one step: without a corpus, and with a review at once where it needs one."""
+
+    def publish(
+        self, pack: Pack, ring: str, *, bench: Bench | None = None, signer: RoleSigner | None = None
+    ) -> Published:
+        bench = bench or Bench(without=True)
+        if ring not in NEEDS_PROMOTION:
+            return super().publish(pack, ring, bench=bench, signer=signer)
+        path, role = pack_path(ring, pack.name, pack.version), role_of_pack(ring, pack.kind)
+
+        def begin(base: Mapping[str, int]) -> Begun:
+            key = self._key_of(role, base, signer)
+            self._demand_newer(pack, ring, base)
+            of = (pack.name, pack.version, ring)
+            gate = self._gate(pack, ring, base, bench, key)
+            said = Review(pack.digest, pack.name, pack.version, "beta", "approve", "").data
+            review = self._record_item("review", pack.name, pack.version, "beta", said, seed("reviewer"))
+            leaves = [leaf_hash(item.entry.data).hex() for item in (gate, review)]
+            promotion = Promotion(pack.digest, pack.name, pack.version, "beta", ring, leaves[0], (leaves[1],))
+            promoted = self._record_item("promote", *of, promotion.data, key.key)
+            last = self._item("pack", *of, pack.data, path, role, key)
+            listed = Loose(REVIEWERS_PATH, "targets", REVIEWERS.data)
+            loose = (listed,) if self._repository.target("targets", base["targets"], REVIEWERS_PATH) is None else ()
+            return Begun((gate, review, promoted, last), loose, (sha256_hex(said),))
+
+        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+
+
 class World:
     """The commons at `home`, its log, and what members need of both."""
 
@@ -127,7 +178,7 @@ class World:
         online = make_commons_keys(home / "commons", Counter())
         self.root = root_of(online, clock)
         create_commons(home / "commons", self.root, clock.now_us())
-        self.publisher = Publisher(home / "commons", log.append, self.policy, clock)
+        self.publisher = Releasing(home / "commons", log.append, self.policy, clock)
         self.publisher.renew()  # logs the first snapshot, and names it
 
     @property

@@ -11,7 +11,7 @@ from interlock.base.files import replace
 from interlock.commons.indicators import indicator_pack
 from interlock.node.cli.main import main
 from interlock.node.setup import LOG_POLICY, write_settings
-from tests.unit.commons_world import log_policy, pack, world
+from tests.unit.commons_world import SIGN_OFF, log_policy, pack, world
 
 
 def test_an_operator_gives_up_a_publish_and_has_nothing_to_resume(
@@ -37,10 +37,11 @@ def test_a_reviewer_signs_with_a_key_that_does_not_lie_in_the_folder(
 ) -> None:
     with world(tmp_path):
         pass
-    command = [*_command(tmp_path), str(tmp_path / "pack.json"), "--ring", "stable"]
-    replace(tmp_path / "pack.json", indicator_pack("indicator-hosts", 1, [f"host:{'ab' * 32}"], authors=["A"]).data)
+    command = [*_command(tmp_path), str(tmp_path / "pack.json"), "--ring", "canary"]
+    made = indicator_pack("indicator-hosts", 1, [f"host:{'ab' * 32}"], authors=["A"], signed_off_by=[SIGN_OFF])
+    replace(tmp_path / "pack.json", made.data)
     own = (tmp_path / "commons" / "keys" / "reviewed.key").rename(tmp_path / "reviewer.key")
-    another = tmp_path / "commons" / "keys" / "stable.key"
+    another = tmp_path / "commons" / "keys" / "canary.key"
     for key, says in ((another, "is not the key"), (own, "does not answer")):
         assert main([*command, "--key", str(key)]) == EXIT_USAGE
         assert says in capsys.readouterr().err

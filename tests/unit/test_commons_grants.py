@@ -20,7 +20,7 @@ from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import Policy
-from tests.unit.commons_world import World, pack, rule, world
+from tests.unit.commons_world import SIGN_OFF, World, pack, rule, world
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def commons(tmp_path: Path) -> Iterator[World]:
 
 
 def made(version: int, *rules: dict[str, object]) -> Pack:
-    return build_pack("team", version, rules, licence="MIT", authors=["A"])
+    return build_pack("team", version, rules, licence="MIT", authors=["A"], signed_off_by=[SIGN_OFF])
 
 
 def said(policy: Policy, command: str) -> tuple[Verdict, tuple[str, ...]]:

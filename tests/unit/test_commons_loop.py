@@ -24,7 +24,7 @@ from interlock.commons.signers import RoleSigner, read_key
 from interlock.engine import ambient
 from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.policy.builtins import builtin
-from tests.unit.commons_world import World, pack, world
+from tests.unit.commons_world import SIGN_OFF, World, pack, world
 
 
 @pytest.fixture
@@ -34,7 +34,12 @@ def commons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("INTERLOCK_CONFIG", str(config))
     with world(tmp_path) as made:
         builtin_pack = pack_from_policy(
-            builtin(BASE_NAME), version=1, licence="Apache-2.0", authors=["The maintainers"], where="builtin"
+            builtin(BASE_NAME),
+            version=1,
+            licence="Apache-2.0",
+            authors=["The maintainers"],
+            signed_off_by=[SIGN_OFF],
+            where="builtin",
         )
         made.publisher.publish(builtin_pack, "stable")
         yield made
@@ -53,7 +58,7 @@ def test_the_built_in_pack_acts_in_full_without_a_grant_and_names_its_place_in_t
     policy = installed.load(node, BASE_NAME, "stable")
     assert {r.id for r in policy.rules} == {d.id for d in installed.base_rules()}
     assert {r.source.kind for r in policy.rules} == {"pack"}
-    assert {r.source.log_index for r in policy.rules} == {1}
+    assert {r.source.log_index for r in policy.rules} == {4}
     interlock.install(policy=f"mesh:{BASE_NAME}@stable")
     with pytest.raises(Blocked) as caught:
         enforce_tool_call("Bash", {"command": "rm -rf /"})
@@ -67,7 +72,7 @@ def test_an_indicator_asks_a_fresh_node_and_blocks_after_the_grant(commons: Worl
     key_file = commons.home / "commons" / "keys" / "reviewed.key"
     reviewer = RoleSigner(read_key(key_file))
     key_file.unlink()  # the reviewer keeps it elsewhere
-    made = indicator_pack("indicator-hosts", 1, [host], authors=["A reviewer"], organisations=3)
+    made = indicator_pack("indicator-hosts", 1, [host], authors=["A"], signed_off_by=[SIGN_OFF], organisations=3)
     commons.publisher.publish(made, "stable", signer=reviewer)
     subscriber = commons.member("node")
     subscriber.subscribe("indicator-hosts", "stable")

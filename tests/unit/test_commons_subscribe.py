@@ -25,7 +25,7 @@ from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import Policy
 from interlock.transparency.follow import Rollback
-from tests.unit.commons_world import World, log_policy, pack, status, world
+from tests.unit.commons_world import SIGN_OFF, World, log_policy, pack, status, world
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_two_packs_are_in_force_together(commons: World) -> None:
 
 
 def test_an_indicator_pack_arrives_as_any_other(commons: World) -> None:
-    made = indicator_pack("indicator-hosts", 1, ["host:" + "ab" * 32], authors=["R"])
+    made = indicator_pack("indicator-hosts", 1, ["host:" + "ab" * 32], authors=["R"], signed_off_by=[SIGN_OFF])
     commons.publisher.publish(made, "stable")
     node = commons.member("node")
     node.subscribe("indicator-hosts", "stable")

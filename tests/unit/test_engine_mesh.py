@@ -36,6 +36,7 @@ def subscribed(commons: World) -> Subscriber:
 
 def test_a_subscription_guards_and_its_place_in_the_log_is_told(commons: World) -> None:
     subscribed(commons)
+    index = commons.publisher.publish(pack(), "stable").log_index
     sink = InMemorySink()
     install(policy="mesh:team@stable", sink=sink)
     assert enforce_tool_call("Bash", {"command": "ls"}) == {"command": "ls"}
@@ -44,7 +45,7 @@ def test_a_subscription_guards_and_its_place_in_the_log_is_told(commons: World) 
     plain, refused = sink.receipts
     assert (plain.pack_digest, plain.log_index) == (None, None)
     assert (refused.pack_digest, refused.rule) == (pack().digest, "team.zap")
-    assert refused.log_index == commons.publisher.publish(pack(), "stable").log_index
+    assert refused.log_index == index
     assert refused.policy_epoch == 1
 
 

@@ -22,6 +22,7 @@ from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
 from interlock.commons.consensus import Seen, agreed
 from interlock.commons.enrolment import demand_honest_count
+from interlock.commons.gate import Bench
 from interlock.commons.holders import CeremonyRefused
 from interlock.commons.indicators import Catalog, build_catalog, indicator_pack
 from interlock.commons.live import read_live
@@ -49,6 +50,8 @@ __all__ = ["FOURTH", "PACK", "Acts", "Evidence", "builtin_pack"]
 Evidence = dict[str, object]
 
 _AGENT: Final = "interlock.node.demo.agent"
+_NO_CORPUS: Final = Bench(without=True)  # the demo ships none, and its gate records say so
+_AUTHOR: Final = "Demo <demo@example.org>"
 _AGGREGATORS: Final = {Role.LEADER: "dap-leader", Role.HELPER: "dap-helper"}
 _LIMIT: Final = 8 << 20
 _WAIT_S: Final = 10.0
@@ -111,12 +114,16 @@ class Acts:
         pack = builtin_pack()
         self._wait_for("commons")  # its first snapshot is logged when it starts to serve
         crashed = self.stage.publisher_that_dies()
-        _demand_refused(lambda: crashed.publish(pack, "stable"), Crash, "a publisher that was killed")
+        _demand_refused(lambda: crashed.publish(pack, "beta", bench=_NO_CORPUS), Crash, "a publisher that was killed")
         self.cast.run(["mesh", "publish", "--resume", "--config", str(self.stage.config("commons"))])
         done = self._published_again(pack)
-        if (done.log_index, done.tree_size) != (1, 2):
-            raise CommandFailed(f"the log holds {done.tree_size} entries, expected two", where="resumed publish")
-        return _told(done) | {"crash": "after step 1, resumed, logged once"}
+        if (done.log_index, done.tree_size) != (2, 3):
+            raise CommandFailed(f"the log holds {done.tree_size} entries, expected three", where="resumed publish")
+        self.stage.make_reviewer()
+        return _told(self._promoted(pack)) | {
+            "crash": "after step 1, resumed, logged once",
+            "way": "gate, beta, review, gate, stable",
+        }
 
     # --- the members
 
@@ -222,8 +229,16 @@ class Acts:
         hosts = [s.place for s in self.seen if s.place.startswith("host:")]
         if hosts != [_host_indicator(_SEEN_HOST)]:
             raise CommandFailed("is not the one host that all three saw", where="indicators")
-        pack = indicator_pack(_INDICATORS, 1, hosts, authors=["demo reviewer"], organisations=DEMO_LEAST)
-        done = self.stage.publisher().publish(pack, "stable")
+        pack = indicator_pack(
+            _INDICATORS,
+            1,
+            hosts,
+            authors=[_AUTHOR],
+            signed_off_by=[f"Signed-off-by: {_AUTHOR}"],
+            organisations=DEMO_LEAST,
+        )
+        self.stage.publisher().publish(pack, "beta", bench=_NO_CORPUS)
+        done = self._promoted(pack)
         self._wait_for("mirror")
         return _told(done) | {"signed by": "reviewer"}
 
@@ -256,7 +271,14 @@ class Acts:
         return assemble(request, [sign_request(request, holder)], now_us).root
 
     def _published_again(self, pack: Pack) -> Published:
-        return self.stage.publisher().publish(pack, "stable")  # the same pack again: the same answer, nothing new
+        # the same pack again: the same answer, nothing new
+        return self.stage.publisher().publish(pack, "beta", bench=_NO_CORPUS)
+
+    def _promoted(self, pack: Pack) -> Published:
+        """What is out in beta, reviewed and promoted to stable."""
+        publisher = self.stage.publisher()
+        publisher.review(pack.name, "beta", "approve", self.stage.reviewer())
+        return publisher.promote(pack.name, pack.version, "beta", "stable", bench=_NO_CORPUS)
 
     def _init(self, name: str) -> None:
         policy = str(self.stage.root / LOG_POLICY)
@@ -333,7 +355,12 @@ class Acts:
 def builtin_pack(version: int = 1) -> Pack:
     """The policy that ships in the wheel, as a pack."""
     return pack_from_policy(
-        builtin(PACK), version=version, licence="Apache-2.0", authors=["The interlock maintainers"], where=PACK
+        builtin(PACK),
+        version=version,
+        licence="Apache-2.0",
+        authors=[_AUTHOR],
+        signed_off_by=[f"Signed-off-by: {_AUTHOR}"],
+        where=PACK,
     )
 
 

@@ -1,0 +1,273 @@
+"""A pack's way through the rings: published, reviewed, promoted, taken back; each in the six steps of `steps`.
+
+    publish      in canary or beta, once the ring's gate has let the pack through; the gate's record is logged first
+    review       a listed reviewer's word on what is out in a ring; never on a pack of their own
+    promote      on to a later ring: through that ring's gate; stable needs as many approvals as the list asks for
+    revoke       a version or rules of it: by its author's key or the ring's, nobody begins to use it; as a removal,
+                 which the top-level keys sign, whoever has it in force takes it out
+    reviewers    who they are, and how many of them stable needs
+
+Nothing is begun for a pack that does not parse, that the gate refuses, or whose version is not newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.base.files import BadState, read_bounded
+from interlock.base.keys import BadKey, Ed25519Signer
+from interlock.commons.channel import Channel, parse_channel
+from interlock.commons.gate import Bench, GateRefused, gate_record
+from interlock.commons.journal import Item, Loose
+from interlock.commons.layout import REVIEWERS_PATH, channel_path, pack_path, revoked_path, role_of_pack
+from interlock.commons.pack import BadPack, Pack, kind_of, parse_pack
+from interlock.commons.promotion import NEEDS_PROMOTION
+from interlock.commons.records import (
+    MAX_RECORD,
+    BadRecord,
+    Evidence,
+    Promotion,
+    Review,
+    Revocation,
+    parse_evidence_list,
+    parse_review,
+    parse_revocation,
+)
+from interlock.commons.reviewers import Reviewers, parse_reviewers
+from interlock.commons.rings import RINGS, known_ring
+from interlock.commons.signers import RoleSigner
+from interlock.commons.steps import Begun, Published, Steps
+
+__all__ = ["Releases"]
+
+_NO_BENCH: Final = Bench()
+Base = Mapping[str, int]
+
+
+class Releases(Steps):
+    """Publishes packs in one commons."""
+
+    def publish(
+        self, pack: Pack, ring: str, *, bench: Bench = _NO_BENCH, signer: RoleSigner | None = None
+    ) -> Published:
+        """Publish a pack in a ring; `signer` in place of the key file of its role (a reviewer's own key).
+
+        The same pack again gives the same answer. `bench` is what the ring's gate measures with.
+        Raises: BadPack, GateRefused, BadKey, UnfinishedPublish, NoQuorum, BadProof; what `append` raises.
+        """
+        known_ring(ring)
+        path, role = pack_path(ring, pack.name, pack.version), role_of_pack(ring, pack.kind)
+
+        def begin(base: Base) -> tuple[Item, ...]:
+            if ring in NEEDS_PROMOTION:
+                fix = "publish it in beta, have it reviewed there, and promote it"
+                raise GateRefused(f"comes to {ring} by promotion only", where=pack.name, fix=fix)
+            key = self._key_of(role, base, signer)
+            self._demand_newer(pack, ring, base)
+            gate = self._gate(pack, ring, base, bench, key)
+            return gate, self._item("pack", pack.name, pack.version, ring, pack.data, path, role, key)
+
+        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+
+    def review(self, name: str, ring: str, verdict: str, key: Ed25519Signer, *, note: str = "") -> Published:
+        """Log a reviewer's verdict, "approve" or "reject", on what is out in a ring.
+
+        Raises: BadPack, BadKey (no reviewer's, or the author's), BadRecord; and as `publish`.
+        """
+        base = self._seen()
+        pack = self._out(name, ring, base)
+        review = Review(pack.digest, name, pack.version, ring, verdict, note)
+        parse_review(review.data, "review")
+        if key.verifier.text == pack.author_key:
+            raise BadKey("is the pack author's own", where=key.verifier.text, fix="another reviewer has to look at it")
+        if self._reviewers(base).by_key(key.verifier.text, self._clock.now_us()) is None:
+            raise BadKey("is no reviewer's key", where=key.verifier.text, fix="list it with interlock mesh reviewers")
+
+        def begin(_: Base) -> tuple[Item, ...]:
+            return (self._record_item("review", name, pack.version, ring, review.data, key),)
+
+        return self._run((("review", f"{ring}/", review.data),), begin, None)
+
+    def promote(
+        self,
+        name: str,
+        version: int,
+        from_ring: str,
+        ring: str,
+        *,
+        bench: Bench = _NO_BENCH,
+        signer: RoleSigner | None = None,
+    ) -> Published:
+        """Bring the version that is out in a ring on to a later one. Raises: as `publish`; BadState, BadRecord."""
+        if RINGS.index(known_ring(from_ring)) >= RINGS.index(known_ring(ring)):
+            raise GateRefused(f"does not go from {from_ring} to {ring}", where=name, fix="name a later ring with --to")
+        seen = self._seen()
+        pack = self._version(name, version, from_ring, seen)
+        path, role = pack_path(ring, name, version), role_of_pack(ring, pack.kind)
+
+        def begin(base: Base) -> Begun:
+            key = self._key_of(role, base, signer)
+            self._demand_newer(pack, ring, base)
+            self._demand_standing(pack, (from_ring, ring), base)
+            approvals = self._approvals(pack, from_ring, ring, base)
+            gate = self._gate(pack, ring, base, bench, key)
+            gate_leaf = Evidence(gate.entry.data, b"", gate.data).leaf
+            leaves = tuple(row.leaf for row in approvals)
+            record = Promotion(pack.digest, name, version, from_ring, ring, gate_leaf, leaves).data
+            promoted = self._record_item("promote", name, version, ring, record, key.key)
+            last = self._item("pack", name, version, ring, pack.data, path, role, key)
+            return Begun((gate, promoted, last), cites=tuple(row.said("review").sha256 for row in approvals))
+
+        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+
+    def revoke(
+        self,
+        name: str,
+        version: int,
+        *,
+        why: str,
+        rules: tuple[str, ...] = (),
+        removal: bool = False,
+        key: Ed25519Signer | None = None,
+    ) -> Published:
+        """Take a version back in every ring where it lies, or rules of it.
+
+        `key` is its author's; without it the rings' own keys say so. A removal needs the top-level keys as well.
+        Raises: BadPack (no such version or rule), BadKey, BadRecord; and as `publish`.
+        """
+        base = self._seen()
+        packs = {ring: pack for ring in RINGS if (pack := self._found(name, version, ring, base)) is not None}
+        if not packs:
+            raise BadPack(f"has no version {version} in any ring", where=name, fix="check the number")
+        scope = "removal" if removal else "activation"
+        records = {
+            ring: Revocation(pack.digest, name, version, ring, rules, why, scope).data for ring, pack in packs.items()
+        }
+        for ring, pack in packs.items():
+            parse_revocation(records[ring], "revocation")
+            unknown = [rule for rule in rules if rule not in {doc.id for doc in pack.rules}]
+            if unknown:
+                raise BadPack("has no such rule", where=f"{name}: {unknown[0]}", fix="check its id")
+            if key is not None and key.verifier.text != pack.author_key:
+                raise BadKey("is not the author's key of this pack", where=key.verifier.text)
+
+        def begin(_: Base) -> Begun:
+            items = tuple(
+                self._record_item("revoke", name, version, ring, data, key or self._key(ring).key)
+                for ring, data in records.items()
+            )
+            return Begun(items, roles=(*records, "targets") if removal else tuple(records))
+
+        last = next(reversed(records))
+        return self._run((("revoke", f"{last}/", records[last]),), begin, None)
+
+    def set_reviewers(self, reviewers: Reviewers) -> Published:
+        """Say who reviews, and how many stable needs. Raises: BadRecord; and as `publish`."""
+        data = parse_reviewers(reviewers.data, REVIEWERS_PATH).data
+        wanted = (("targets", REVIEWERS_PATH, data),)
+        return self._run(wanted, lambda _: Begun(loose=(Loose(REVIEWERS_PATH, "targets", data),)), None)
+
+    def reviewers(self) -> Reviewers:
+        """Who reviews now. Raises: BadState, where nobody is listed; BadRecord."""
+        return self._reviewers(self._seen())
+
+    # --- what is out
+
+    def _channel(self, ring: str, base: Base) -> Channel:
+        path = channel_path(ring)
+        data = self._repository.target(ring, base[ring], path)
+        return {} if data is None else parse_channel(data, ring, where=path)
+
+    def _found(self, name: str, version: int, ring: str, base: Base) -> Pack | None:
+        """A version as it lies in a ring, newest or not; None where there is none."""
+        path, role = pack_path(ring, name, version), role_of_pack(ring, kind_of(name))
+        data = self._repository.target(role, base[role], path)
+        return None if data is None else parse_pack(data, where=path)
+
+    def _out(self, name: str, ring: str, base: Base) -> Pack:
+        """What is out in a ring under a name. Raises: BadPack."""
+        out = self._channel(known_ring(ring), base).get(name)
+        found = None if out is None else self._found(name, out[0], ring, base)
+        if found is None:
+            raise BadPack(f"is not out in {ring}", where=name, fix="check the name and the ring")
+        return found
+
+    def _version(self, name: str, version: int, ring: str, base: Base) -> Pack:
+        """What is out in a ring, if it is this version. Raises: BadPack."""
+        pack = self._out(name, ring, base)
+        if pack.version != version:
+            raise BadPack(f"is out in {ring} in version {pack.version}, not {version}", where=name)
+        return pack
+
+    def _reviewers(self, base: Base) -> Reviewers:
+        data = self._repository.target("targets", base["targets"], REVIEWERS_PATH)
+        if data is None:
+            raise BadState("is not there", where=REVIEWERS_PATH, fix="list reviewers with interlock mesh reviewers")
+        return parse_reviewers(data, REVIEWERS_PATH)
+
+    # --- what is demanded
+
+    def _key_of(self, role: str, base: Base, signer: RoleSigner | None) -> RoleSigner:
+        key = signer or self._key(role)
+        self._repository.demand_key(role, base["targets"], key)
+        return key
+
+    def _gate(self, pack: Pack, ring: str, base: Base, bench: Bench, key: RoleSigner) -> Item:
+        """The gate's record, as an item. Raises: GateRefused."""
+        warnings: dict[str, Pack] = {}
+        for of in ("stable", "beta"):
+            for name in self._channel(of, base):
+                if kind_of(name) == "warning" and name != pack.name:
+                    warnings.setdefault(name, self._out(name, of, base))
+        data = gate_record(pack, ring, bench, list(warnings.values()), self._clock.now_us())
+        return self._record_item("gate", pack.name, pack.version, ring, data, key.key)
+
+    def _demand_newer(self, pack: Pack, ring: str, base: Base) -> None:
+        out = self._channel(ring, base).get(pack.name)
+        if out is not None and pack.version <= out[0]:
+            raise BadPack(
+                f"has version {pack.version}, and {out[0]} is out in {ring}",
+                where=pack.name,
+                fix="give it a higher version",
+            )
+
+    def _demand_standing(self, pack: Pack, rings: tuple[str, ...], base: Base) -> None:
+        """Raises: BadPack, for what was taken back in one of the rings, whole or in part."""
+        for ring in rings:
+            path = revoked_path(ring)
+            for row in parse_evidence_list(self._repository.target(ring, base[ring], path) or b"[]", path):
+                if parse_revocation(row.record, path).pack == pack.digest:
+                    raise BadPack("was taken back", where=f"{pack.name} version {pack.version}", fix="publish anew")
+
+    def _approvals(self, pack: Pack, from_ring: str, ring: str, base: Base) -> list[Evidence]:
+        """The newest approval of each reviewer. Raises: GateRefused, where one rejects it or they are too few."""
+        if ring not in NEEDS_PROMOTION:
+            return []
+        listed = self._reviewers(base)
+        newest: dict[str, tuple[int, str, Evidence]] = {}
+        for evidence, review in self._reviews(pack, from_ring):
+            entry = evidence.said("review")
+            name = listed.by_key(entry.by, entry.at)
+            if name is not None and entry.by != pack.author_key and (name not in newest or newest[name][0] < entry.at):
+                newest[name] = (entry.at, review.verdict, evidence)
+        against = sorted(name for name, (_, verdict, _) in newest.items() if verdict == "reject")
+        if against:
+            raise GateRefused(f"is rejected by {against[0]}", where=pack.name, fix="publish a version that mends it")
+        if len(newest) < listed.threshold:
+            told = f"is approved by {len(newest)} reviewers, and {ring} needs {listed.threshold}"
+            fix = f"have it reviewed: interlock mesh review {pack.name}@{from_ring} --key FILE --approve"
+            raise GateRefused(told, where=pack.name, fix=fix)
+        return [evidence for _, (_, _, evidence) in sorted(newest.items())]
+
+    def _reviews(self, pack: Pack, ring: str) -> list[tuple[Evidence, Review]]:
+        """Every review that was logged of this very pack in a ring."""
+        found = []
+        for path in sorted((self._repository.public / "records").glob("*.json")):
+            try:
+                review = parse_review(read_bounded(path, MAX_RECORD), path.name)
+            except BadRecord:
+                continue
+            if (review.pack, review.ring) == (pack.digest, ring):
+                found.append((self._record(path.stem), review))
+        return found

@@ -1,0 +1,355 @@
+"""The six steps of whatever a commons publishes; a crash between any two is taken up where it was.
+
+    1 log entries      the entries' bytes are fixed in the journal before anything else, so the log sees each once
+    2 checkpoint       cosigned by the witnesses
+    3 proofs           of each entry under such a checkpoint (steps 1 to 3 are one call of `append`, idempotent)
+    4 targets          each with its entry and its proof; the ring's channel index
+    5 snapshot         and its own log entry, cosigned, with its proof beside it: no two members are shown two of them
+    6 timestamp        from here on clients see it
+
+    HOME/public/  served   HOME/keys/ROLE.key  0600   HOME/lock
+    HOME/journal.json  the publish under way      HOME/renewal.json  new signatures under way
+
+All that a step needs, the time included, stands in the journal, so a step that is taken again gives the same bytes;
+the versions that step 4 builds on are those that clients see when it begins. Records come before step 4, as plain
+files; what is records only ends there, for no role names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.errors import InterlockError
+from interlock.base.files import BadState, file_lock, private_dir, read_bounded
+from interlock.base.files import replace as replace_file
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.base.primitives import Rng
+from interlock.commons.compose import composed
+from interlock.commons.journal import MAX_JOURNAL, Item, Journal, Loose, Wanted, dump_journal, parse_journal
+from interlock.commons.layout import (
+    DELEGATIONS,
+    LIFETIME_DAYS,
+    PUBLIC_FILE,
+    TOP_ROLES,
+    record_files,
+    snapshot_files,
+)
+from interlock.commons.pack import sha256_hex
+from interlock.commons.records import MAX_RECORD, Evidence
+from interlock.commons.repository import Repository
+from interlock.commons.signers import RoleSigner, load_keys, make_keys
+from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry, signed_entry
+from interlock.transparency.policy import TlogPolicy
+from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
+
+__all__ = [
+    "Append",
+    "Begun",
+    "Published",
+    "Steps",
+    "UnfinishedPublish",
+    "create_commons",
+    "is_commons",
+    "make_commons_keys",
+]
+
+Append = Callable[[bytes], bytes]  # an entry's bytes -> the proof file's bytes, once it is durable and cosigned
+
+_PUBLISH: Final = "journal.json"
+_RENEWAL: Final = "renewal.json"
+_OLD_S: Final = 6 * 3600.0  # a timestamp of this age is signed again even where the log does not answer
+
+
+class UnfinishedPublish(InterlockError):
+    """Another publish that has to be finished first."""
+
+    code = "conflict"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publish did: its log entry and its place, and the versions under which clients see it."""
+
+    entry: LogEntry
+    log_index: int
+    tree_size: int
+    snapshot_version: int
+    snapshot_sha256: str
+    timestamp_version: int
+
+
+def make_commons_keys(home: Path, rng: Rng) -> dict[str, Ed25519Verifier]:
+    """Make the keys of all roles but the root's, as 0600 files below HOME/keys; returns the top roles' public keys.
+
+    Raises: NotWritable, BadKey.
+    """
+    private_dir(home)
+    signers = make_keys(home / "keys", (*TOP_ROLES, *DELEGATIONS), rng)
+    return {role: signers[role].verifier for role in TOP_ROLES}
+
+
+def is_commons(home: Path) -> bool:
+    """Whether a commons was begun in this folder, seen by clients or not yet."""
+    return (home / _RENEWAL).exists() or (home / "public" / "metadata" / "timestamp.json").exists()
+
+
+def create_commons(home: Path, root: bytes, now_us: int) -> Repository:
+    """Begin the commons in HOME/public under a root that its keyholders signed.
+
+    Clients see it once a `Publisher` has logged the first snapshot, which any publish or renewal does.
+    Raises: CeremonyRefused, BadState, BadKey.
+    """
+    repository = Repository(home / "public")
+    with file_lock(home / "lock"):
+        if is_commons(home):
+            raise BadState("is a commons already", where=str(home), fix="use another folder")
+        data = repository.create(root, load_keys(home / "keys", (*TOP_ROLES, *DELEGATIONS)), now_us)
+        first = Journal("snapshot", now_us, {"snapshot": 0}, snapshot_sha256=sha256_hex(data))
+        replace_file(home / _RENEWAL, dump_journal(first))
+    return repository
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a publish comes to once its versions are known: entries to log, targets without one, and whose turn it is.
+
+    `cites` are the SHA-256 of records that a promotion rests on; `roles` sign anew because of them.
+    """
+
+    items: tuple[Item, ...] = ()
+    loose: tuple[Loose, ...] = ()
+    cites: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+class Steps:
+    """Takes the steps. `policy` is what members pin: a proof that they would refuse is not published."""
+
+    def __init__(self, home: Path, append: Append, policy: TlogPolicy, clock: Clock) -> None:
+        self._home = home
+        self._append = append
+        self._policy = policy
+        self._clock = clock
+        self._repository = Repository(home / "public")
+
+    def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
+        """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""
+        with file_lock(self._home / "lock", wait=True):
+            self._settle(_RENEWAL)
+            journal = self._read(_PUBLISH)
+            return None if journal is None else self._published(self._finish(_PUBLISH, journal, signer))
+
+    def abandon(self) -> None:
+        """Give up a publish that the log has not acknowledged. Raises: UnfinishedPublish, for one that it has."""
+        with file_lock(self._home / "lock", wait=True):
+            journal = self._read(_PUBLISH)
+            if journal is not None and journal.acknowledged:
+                raise UnfinishedPublish("stands in the log already", where=journal.what, fix="resume it")
+            (self._home / _PUBLISH).unlink(missing_ok=True)
+
+    def due(self, after_s: float) -> bool:
+        """Whether the timestamp was signed `after_s` seconds ago, or longer, or by no key of now. Raises: BadState."""
+        expires_us = self._repository.timestamp_expires_us()
+        if expires_us is None:
+            return True
+        return expires_us - self._clock.now_us() <= (LIFETIME_DAYS["timestamp"] * 86_400 - after_s) * MICROSECONDS
+
+    def renew(self) -> None:
+        """Sign again what would otherwise end; the commons calls this well within a timestamp's life.
+
+        That is the timestamp alone, until the snapshot or a role whose key is here is half through its life.
+        A publish that waits for the log does not hold this up; one that has begun to write is finished first.
+        Raises: BadKey, BadState, NotWritable; what `append` raises, where the timestamp is signed nevertheless.
+        """
+        with file_lock(self._home / "lock", wait=True):
+            try:
+                settled = [self._settle(name) for name in (_RENEWAL, _PUBLISH)]
+                if not any(settled):
+                    self._renew()
+            except InterlockError:
+                if self._repository.timestamp_expires_us() is not None and self.due(_OLD_S):
+                    self._stamp()
+                raise
+
+    def _renew(self) -> None:
+        now_us = self._clock.now_us()
+        ageing = self._repository.ageing(now_us)
+        roles = tuple(sorted(r for r in ageing - {"snapshot"} if (self._home / "keys" / f"{r}.key").exists()))
+        if not roles and "snapshot" not in ageing:
+            self._stamp()
+            return
+        journal = Journal("logged", now_us, self._repository.versions(), roles=roles)
+        self._finish(_RENEWAL, self._kept(_RENEWAL, journal), None)
+
+    def _stamp(self) -> None:
+        """Sign the timestamp alone, for the snapshot that clients see."""
+        versions = self._repository.versions()
+        key, now_us = self._key("timestamp"), self._clock.now_us()
+        self._repository.timestamp(versions["timestamp"] + 1, versions["snapshot"], key, now_us)
+
+    def _settle(self, name: str) -> bool:
+        """Finish what has begun to write, so that the next builds on what clients see; returns whether anything had."""
+        journal = self._read(name)
+        if journal is None or not (journal.writing or (name == _RENEWAL and journal.step != "done")):
+            return False
+        self._finish(name, journal, None)
+        return True
+
+    def _run(
+        self,
+        wanted: Wanted,
+        begin: Callable[[Mapping[str, int]], Begun | tuple[Item, ...]],
+        signer: RoleSigner | None,
+    ) -> Published:
+        with file_lock(self._home / "lock", wait=True):
+            self._settle(_RENEWAL)
+            journal = self._read(_PUBLISH)
+            same = journal is not None and journal.wanted == wanted
+            if journal is None or (journal.step == "done" and not same):
+                base = self._repository.versions()
+                begun = begin(base)
+                if isinstance(begun, tuple):
+                    begun = Begun(begun)
+                now_us = begun.items[0].entry.at if begun.items else self._clock.now_us()
+                journal = Journal("begun", now_us, base, begun.items, begun.loose, begun.cites, begun.roles)
+                self._kept(_PUBLISH, journal)
+            elif not same:
+                raise UnfinishedPublish("is not finished", where=journal.what, fix="resume it first")
+            return self._published(self._finish(_PUBLISH, journal, signer))
+
+    def _seen(self) -> Mapping[str, int]:
+        """The versions that clients see. Raises: BadState, before the first snapshot is logged."""
+        return self._repository.versions()
+
+    def _item(
+        self, kind: str, name: str, version: int, ring: str, data: bytes, path: str, role: str, key: RoleSigner
+    ) -> Item:
+        """A target's entry to log now, in the word of its role's key, with the target's bytes."""
+        return replace(self._record_item(kind, name, version, ring, data, key.key), path=path, role=role)
+
+    def _record_item(self, kind: str, name: str, version: int, ring: str, data: bytes, key: Ed25519Signer) -> Item:
+        """A record's entry to log now, in the word of a key, with the record."""
+        at, sha256 = self._clock.now_us(), sha256_hex(data)
+        return Item(signed_entry(key, type=kind, name=name, version=version, ring=ring, sha256=sha256, at=at), data)
+
+    def _finish(self, name: str, journal: Journal, signer: RoleSigner | None) -> Journal:
+        """Take the steps that are left. `signer` is the key of the last item's role, where it does not lie here."""
+        if journal.step == "begun":
+            journal = self._log_items(name, journal)
+        if journal.step == "logged":
+            journal = self._kept(name, self._rebased(journal))
+            self._write_records(journal)
+            self._write_targets(journal, signer)
+            last = journal.items and not journal.changed  # records only: no role names them
+            journal = self._kept(name, replace(journal, step="done" if last else "targets"))
+        version = journal.base["snapshot"] + 1
+        if journal.step == "targets":
+            data = self._repository.snapshot(version, journal.changed, self._key("snapshot"), journal.at)
+            journal = self._kept(name, replace(journal, step="snapshot", snapshot_sha256=sha256_hex(data)))
+        if journal.step == "snapshot":
+            journal = self._log_snapshot(name, journal, version)
+        if journal.step == "cosigned":
+            self._repository.timestamp(journal.timestamp, version, self._key("timestamp"), journal.at)
+            journal = self._kept(name, replace(journal, step="done"))
+            if self.due(_OLD_S):  # it was cut short that long ago
+                self._stamp()
+        return journal
+
+    def _rebased(self, journal: Journal) -> Journal:
+        """As nothing is written yet: on what clients see now, and signed now where it was begun long ago."""
+        now_us = self._clock.now_us()
+        at = journal.at if now_us - journal.at < _OLD_S * MICROSECONDS else now_us
+        return replace(journal, base=self._repository.versions(), at=at)
+
+    def _log_items(self, name: str, journal: Journal) -> Journal:
+        for i, item in enumerate(journal.items):
+            if not item.proof:
+                told = replace(item, proof=self._proof(item.entry))
+                items = (*journal.items[:i], told, *journal.items[i + 1 :])
+                journal = self._kept(name, replace(journal, items=items))
+        return self._kept(name, replace(journal, step="logged"))
+
+    def _log_snapshot(self, name: str, journal: Journal, version: int) -> Journal:
+        """The snapshot's entry is logged and lies beside it before any timestamp names it."""
+        entry = signed_entry(
+            self._key("snapshot").key,
+            type="snapshot",
+            name="snapshot",
+            version=version,
+            ring="snapshot",
+            sha256=journal.snapshot_sha256,
+            at=journal.at,
+        )
+        for path, data in zip(snapshot_files(version), (entry.data, self._proof(entry)), strict=True):
+            self._put(path, data)
+        seen = 0 if self._repository.timestamp_expires_us() is None else self._repository.versions()["timestamp"]
+        return self._kept(name, replace(journal, step="cosigned", timestamp=seen + 1))
+
+    def _proof(self, entry: LogEntry) -> bytes:
+        proof = self._append(entry.data)
+        parse_proof(proof).verify(entry.data, self._policy)
+        return proof
+
+    def _write_records(self, journal: Journal) -> None:
+        for item in journal.items:
+            if not item.path:
+                for path, data in zip(
+                    record_files(item.entry.sha256), (item.data, item.entry.data, item.proof), strict=True
+                ):
+                    self._put(path, data)
+
+    def _write_targets(self, journal: Journal, signer: RoleSigner | None) -> None:
+        def read(role: str, path: str) -> bytes | None:
+            return self._repository.target(role, journal.base[role], path)
+
+        for role, files in composed(journal, read, self._record).items():
+            outside = signer is not None and role == journal.items[-1].role
+            key = signer if outside and signer is not None else self._key(role)
+            self._repository.demand_key(role, journal.base["targets"], key)
+            self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at)
+
+    def _record(self, sha256: str) -> Evidence:
+        """A record that was logged, with its entry and proof. Raises: BadState."""
+        path, entry, proof = (self._repository.public / name for name in record_files(sha256))
+        return Evidence(
+            read_bounded(entry, MAX_ENTRY), read_bounded(proof, MAX_PROOF_FILE), read_bounded(path, MAX_RECORD)
+        )
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Put a plain file of HOME/public; one that is there has these bytes already, for the log names them."""
+        file = self._repository.public / path
+        private_dir(file.parent)
+        replace_file(file, data, mode=PUBLIC_FILE)
+
+    def _key(self, role: str) -> RoleSigner:
+        return load_keys(self._home / "keys", (role,))[role]
+
+    def _kept(self, name: str, journal: Journal) -> Journal:
+        replace_file(self._home / name, dump_journal(journal))
+        return journal
+
+    def _read(self, name: str) -> Journal | None:
+        path = self._home / name
+        return parse_journal(read_bounded(path, MAX_JOURNAL), where=str(path)) if path.exists() else None
+
+    def _published(self, journal: Journal) -> Published:
+        """What a finished publish did; targets without an entry stand in the log by their snapshot's."""
+        version = journal.base["snapshot"] + bool(journal.changed)
+        if journal.items:
+            entry, proof = journal.items[-1].entry, journal.items[-1].proof
+        else:
+            of, by = (self._repository.public / path for path in snapshot_files(version))
+            entry, proof = known_entry(read_bounded(of, MAX_ENTRY)), read_bounded(by, MAX_PROOF_FILE)
+        parsed = parse_proof(proof)
+        return Published(
+            entry=entry,
+            log_index=parsed.index,
+            tree_size=parsed.checkpoint.size,
+            snapshot_version=version,
+            snapshot_sha256=journal.snapshot_sha256,
+            timestamp_version=journal.timestamp or journal.base["timestamp"],
+        )
