@@ -33,6 +33,7 @@ __all__ = [
 
 TIMEOUT_S: Final = 10.0
 KEPT: Final = 32  # answers that a fetcher keeps, to ask for with their tag
+_DRAINED: Final = 4096  # bytes of an answer that says no
 KEPT_BYTES: Final = 64 * 1024  # of each
 
 
@@ -102,8 +103,10 @@ class HttpFetcher:
         with told_if_unreachable(url), self._client.stream("GET", url, headers=headers) as response:
             if response.status_code == 304 and headers:
                 self._kept.move_to_end(path)
+                _drain(response)
                 return kept
             if response.status_code in (403, 404, 410):
+                _drain(response)
                 raise NotFound(f"is not there (HTTP {response.status_code})", where=url)
             if response.status_code != 200:
                 raise Unreachable(f"answered HTTP {response.status_code}", where=url, fix="check the server's log")
@@ -176,3 +179,9 @@ def bounded_body(response: httpx.Response, max_length: int) -> bytes:
             raise TooLarge(f"is larger than {max_length} bytes", where=str(response.url))
         parts.append(part)
     return b"".join(parts)
+
+
+def _drain(response: httpx.Response) -> None:
+    """Read the little that follows, so that the connection can be used again; one that sends much is let go."""
+    with contextlib.suppress(TooLarge):
+        bounded_body(response, _DRAINED)

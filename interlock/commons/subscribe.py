@@ -210,8 +210,10 @@ class Subscriber:
             take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
             found = [(s, self._finder.found(view, live, s)) for s in read_subscriptions(self._home)]
         fresh = [(f.row, f.pack) for _, f in found if f.pack is not None]
-        self._demand_resolves(fresh)
-        changes = tuple(self._changes(live, fresh))
+        changes: tuple[Changes, ...] = ()
+        if fresh:  # a poll without news compiles nothing
+            self._demand_resolves(fresh)
+            changes = tuple(self._changes(live, fresh))
         for row, pack in fresh:
             files.replace(store_file(self._home, row.sha256), pack.data)
         changed = tuple(f.row for s, f in found if f.pack is not None or f.row != live.rows.get(s.key))

@@ -145,7 +145,8 @@ def refreshed(
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=directory) as holder:
             staging = Path(holder) / "metadata"
             if generation:
-                shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True)
+                # python-tuf replaces files and never writes into one, so links will do for copies
+                shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True, copy_function=os.link)
             else:
                 private_dir(staging)
             accepted = demand is None
