@@ -1,4 +1,4 @@
-"""The only file that imports a cryptographic library; pure functions over bytes.
+"""With blind_rsa the only file that imports a cryptographic library; pure functions over bytes.
 
 Sources: Ed25519 RFC 8032 (libsodium's strict verification), ML-DSA FIPS 204 (pure, its empty context), X25519 RFC 7748,
 HKDF RFC 5869, AES-GCM SP 800-38D, TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox (libsodium).

@@ -386,6 +386,22 @@ def test_no_folder_is_both_an_issuers_and_an_aggregators(place: Path, other: str
         pass
 
 
+def test_no_folder_is_both_a_mirrors_and_an_aggregators(place: Path) -> None:
+    (place / "policy.txt").write_bytes(log_policy())
+    with world(place / "mesh") as commons:
+        (place / "root.json").write_bytes(commons.root)
+    pins = ("--log-policy", place / "policy.txt", "--root", place / "root.json", "--upstream", "https://mirror.test")
+    shares = ("setup", "--role", "dap-helper", "--dir", place / "shares", *pins)
+    assert command(*shares) == EXIT_USAGE  # no operator is named
+    assert not (place / "shares").exists()
+    assert command(*shares, "--operator", "right.example") == EXIT_OK
+    assert command(*shares, "--operator", "right.example") == EXIT_OK  # and again, with its own pins
+    mirror = ("setup", "--role", "mirror", *pins, "--log-url", "https://log.test")
+    assert command(*mirror, "--dir", place / "shares") == EXIT_USAGE
+    assert command(*mirror, "--dir", place / "mirror") == EXIT_OK
+    assert command("setup", "--role", "dap-helper", "--dir", place / "mirror") == EXIT_USAGE
+
+
 def test_an_issuer_without_an_operator_is_not_set_up(tmp_path: Path) -> None:
     assert command("setup", "--role", "issuer", "--dir", tmp_path / "issuer") == EXIT_USAGE
     assert not (tmp_path / "issuer").exists()

@@ -78,6 +78,15 @@ def test_a_poll_takes_at_least_a_second(tmp_path: Path, section: str, value: int
         mesh_config(settings) if section == "mesh" else serve_config(settings, "x")
 
 
+def test_a_node_that_reports_names_the_others_of_its_organisation(tmp_path: Path) -> None:
+    found = report_config(settings_of(written(tmp_path, "[report]\ntask = 'x'\nnodes = ['second', '/far/third']\n")))
+    assert found is not None
+    assert (found.token, found.nodes) == (None, (tmp_path / "second", Path("/far/third")))
+    for wrong in ("[1]", "['']", "[['x']]"):
+        with pytest.raises(BadConfig, match="not a list of paths"):
+            report_config(settings_of(written(tmp_path, f"[report]\ntask = 'x'\nnodes = {wrong}\n")))
+
+
 def test_what_is_needed_and_not_set_is_named(tmp_path: Path) -> None:
     settings = settings_of(written(tmp_path, "[report]\ntoken = 'x'\n"))
     with pytest.raises(BadConfig, match=r"\[mesh\] commons: is not set"):
