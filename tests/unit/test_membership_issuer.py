@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
 from interlock.base import blind_rsa
+from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
@@ -21,8 +24,9 @@ from interlock.commons.membership import BLIND, CERTIFICATE, parse_member_keys
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
 from interlock.node.roles.issuer import app
-from interlock.node.roles.member import IssuerRefused, read_joined
+from interlock.node.roles.member import Credentials, IssuerRefused, read_joined
 from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
+from interlock.node.storage.node import open_store
 from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
 from tests.unit.dap_world import task
@@ -177,6 +181,46 @@ def test_other_blinded_bytes_are_refused(world: IssuerWorld, acme: Organisation)
     acme.store.forget_credentials(counted().task_id, EPOCH, 0)  # a home that was lost
     with pytest.raises(IssuerRefused, match="one credential"):
         acme.proof(counted(), EPOCH)
+    assert world.store.counts(NAME, EPOCH) == (1, 1)
+
+
+def test_many_requests_at_once_get_one_credential(world: IssuerWorld, acme: Organisation) -> None:
+    public = world.open_epoch(EPOCH).token_key
+    size = blind_rsa.modulus_size(public)
+    requests = [
+        dump_token_request(
+            acme.joined.signer,
+            task=NAME,
+            epoch=EPOCH,
+            task_id=bytes(32),
+            blinded=(7 + i).to_bytes(size, "big"),
+            issuer=world.signer.verifier,
+        )
+        for i in range(8)
+    ]
+
+    def ask(request: bytes) -> bytes | None:
+        try:
+            return world.issuer.process_request(request)
+        except Refused:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [answer for answer in pool.map(ask, requests) if answer is not None]
+    assert len(answers) == 1
+    assert world.store.counts(NAME, EPOCH) == (1, 1)
+
+
+def test_two_processes_of_one_node_have_one_credential(world: IssuerWorld, acme: Organisation) -> None:
+    """The second one finds the first one's request, whether or not that was answered, and sends the same bytes."""
+    world.open_epoch(EPOCH)
+    world.after = lost
+    with pytest.raises(Unreachable):
+        acme.proof(counted(), EPOCH)
+    world.after = lambda reply: reply
+    with contextlib.closing(open_store(acme.home)) as store:
+        second = Credentials(acme.joined, store, world.keys_of, world, PythonBlindRsa(), secrets.token_bytes)
+        assert second.proof(counted(), EPOCH) == acme.proof(counted(), EPOCH)
     assert world.store.counts(NAME, EPOCH) == (1, 1)
 
 
