@@ -184,9 +184,13 @@ FILLERS: list[dict[str, Any]] = [
 ]
 
 
+# made once: to make a strategy takes longer than to draw from it
+BODIES = st.lists(st.one_of(_bodies("call"), _bodies("call"), _bodies("result")), min_size=1, max_size=6)
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
-    bodies = draw(st.lists(st.one_of(_bodies("call"), _bodies("call"), _bodies("result")), min_size=1, max_size=6))
+    bodies = draw(BODIES)
     rules = [{"id": f"r{i}", **body} for i, body in enumerate(bodies)]
     rules += FILLERS if draw(st.booleans()) else []
     document: dict[str, Any] = {"format": "interlock-policy", "v": 1, "name": "drawn", "rules": rules}
@@ -211,10 +215,13 @@ ORIGINS = st.lists(
 ).map(tuple)
 
 
+ARGS = st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=5)
+
+
 @st.composite
 def events(draw: st.DrawFn) -> SensorEvent:
     phase: Phase = draw(st.sampled_from(PHASES))
-    args: Any = draw(st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=5))
+    args: Any = draw(ARGS)
     if phase == "result":
         args = result_args(draw(VALUES))
     return SensorEvent(
