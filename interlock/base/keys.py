@@ -30,6 +30,7 @@ __all__ = [
     "Signer",
     "Verifier",
     "dump_key",
+    "ed25519_of",
     "is_sealed",
     "key_named",
     "load_any_key",
@@ -175,6 +176,14 @@ def verifier_of(text: str) -> Ed25519Verifier | MlDsaVerifier:
     if family in _ML_DSA_TEXT:
         return MlDsaVerifier(_ML_DSA_TEXT[family], public)
     raise BadKey("is of no family of keys that is known here", where=f"{family[:20]}:…", fix="upgrade interlock")
+
+
+def ed25519_of(text: str) -> Ed25519Verifier:
+    """The Ed25519 public key that a text names. Raises: BadKey, also for one of another family."""
+    key = verifier_of(text)
+    if not isinstance(key, Ed25519Verifier):
+        raise BadKey("is no Ed25519 key", where=f"{text[:20]}…")
+    return key
 
 
 def dump_key(

@@ -55,7 +55,8 @@ class Journal:
     """A publish under way.
 
     `at` is the time that all its signatures name; `base` are the roles' versions before it; `cites` are the SHA-256 of
-    records that a promotion rests on; `roles` get a new version even where they name nothing new.
+    records that a promotion rests on; `roles` get a new version even where they name nothing new; `rekeyed` are
+    roles below targets, each with the text of the new key that targets names for it.
     """
 
     step: str
@@ -67,6 +68,7 @@ class Journal:
     roles: tuple[str, ...] = ()
     snapshot_sha256: str = ""
     timestamp: int = 0
+    rekeyed: tuple[tuple[str, str], ...] = ()
 
     @property
     def what(self) -> str:
@@ -74,6 +76,8 @@ class Journal:
         if self.items:
             last = self.items[-1]
             return last.path or f"{last.entry.type} of {last.entry.name}"
+        if self.rekeyed:
+            return f"the key of {self.rekeyed[0][0]}"
         return self.loose[0].path if self.loose else "signatures"
 
     @property
@@ -82,14 +86,16 @@ class Journal:
         if self.items:
             last = self.items[-1]
             return ((last.entry.type, f"{last.entry.ring}/{last.path}", last.data),)
-        return tuple((target.role, target.path, target.data) for target in self.loose)
+        keys = tuple(("key", role, text.encode("ascii")) for role, text in self.rekeyed)
+        return tuple((target.role, target.path, target.data) for target in self.loose) + keys
 
     @property
     def changed(self) -> dict[str, int]:
         """The roles that get a new version, and which."""
         named = {item.role for item in self.items if item.role} | {target.role for target in self.loose}
         rings = {item.entry.ring for item in self.items if item.entry.type == "pack"}  # whose index names the pack
-        return {role: self.base[role] + 1 for role in sorted(named | rings | set(self.roles))}
+        keys = {role for role, _ in self.rekeyed} | ({"targets"} if self.rekeyed else set())
+        return {role: self.base[role] + 1 for role in sorted(named | rings | keys | set(self.roles))}
 
     @property
     def acknowledged(self) -> bool:
@@ -114,6 +120,7 @@ def dump_journal(journal: Journal) -> bytes:
         "roles": list(journal.roles),
         "snapshot_sha256": journal.snapshot_sha256,
         "timestamp": journal.timestamp,
+        "rekeyed": dict(journal.rekeyed),
     }
     return stamped(_FORMAT, _VERSION, body)
 
@@ -135,6 +142,7 @@ def parse_journal(data: bytes, *, where: str) -> Journal:
             roles=tuple(_text(row) for row in _list(body["roles"])),
             snapshot_sha256=_text(body["snapshot_sha256"]),
             timestamp=_number(body["timestamp"]),
+            rekeyed=tuple((role, _text(text)) for role, text in _object(body["rekeyed"]).items()),
         )
     except (KeyError, ValueError, Malformed, BadSignature):
         raise BadState("is damaged", where=where, fix="restore it from its backup") from None

@@ -2,16 +2,17 @@
 
     commons    keys/ROLE.key for each online role; keys/ROLE.key.next: made, and named by no root yet
                the keyholders' keys are named by the newest root, and lie with the keyholders
-    log        log.key, log.key.next        witness    witness.key, witness.key.next
+    log        log.key and log-ml-dsa.key, each with .next beside it; a witness the same
     retired/   what was replaced, ROLE-KEYID.key, so that nothing is lost by a wrong step
 
 A key takes another's place only where clients will take its word: `targets`, `snapshot` and `timestamp` once a root
-names it, log and witness once their operator says so, for then the policy that names it is out.
+names it, a ring's or other delegated role once the targets do, log and witness once their operator says so, for then
+the policy that names it is out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -22,15 +23,35 @@ from tuf.api.serialization import DeserializationError
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace, sync_dir
-from interlock.base.keys import Ed25519Signer, dump_key, is_sealed, key_named, verifier_of
+from interlock.base.keys import (
+    Ed25519Signer,
+    Ed25519Verifier,
+    MlDsaSigner,
+    MlDsaVerifier,
+    dump_key,
+    is_sealed,
+    key_named,
+    verifier_of,
+)
 from interlock.base.primitives import Rng
 from interlock.commons.holders import Holder, families, holders_of
 from interlock.commons.layout import DELEGATIONS, TOP_ROLES
-from interlock.commons.signers import NEXT, tuf_key
+from interlock.commons.signers import NEXT, RoleSigner, read_key, tuf_key
 
-__all__ = ["KeyRow", "activate", "is_commons", "key_file", "make_next", "named_key", "rows"]
+__all__ = [
+    "KeyRow",
+    "activate",
+    "current_key",
+    "is_commons",
+    "key_files",
+    "make_next",
+    "named_key",
+    "rows",
+    "take_up",
+]
 
 _SINGLE: Final = ("log", "witness")
+_SECOND: Final = "-ml-dsa.key"
 _RETIRED: Final = "retired"
 _LIMIT: Final = 16 * 1024
 _MAX_METADATA: Final = 5_000_000
@@ -58,12 +79,12 @@ def is_commons(directory: Path) -> bool:
     return (directory / "keys").is_dir()
 
 
-def key_file(directory: Path, role: str) -> Path:
-    """Where the key of a role lies. Raises: BadInput, for a role that the folder has no key of."""
+def key_files(directory: Path, role: str) -> list[Path]:
+    """Where the keys of a role lie: one, or two of a log or witness. Raises: BadInput, where it has none here."""
     if is_commons(directory) and role in (*TOP_ROLES, *DELEGATIONS):
-        return directory / "keys" / f"{role}.key"
+        return [directory / "keys" / f"{role}.key"]
     if role in _SINGLE and (directory / f"{role}.key").exists():
-        return directory / f"{role}.key"
+        return [path for path in (directory / f"{role}.key", directory / f"{role}{_SECOND}") if path.exists()]
     known = (*TOP_ROLES, *DELEGATIONS) if is_commons(directory) else _SINGLE
     raise BadInput("has no key for this role", where=f"{directory}: {role}", fix=f"one of {', '.join(known)}")
 
@@ -76,7 +97,8 @@ def named_key(path: Path) -> str:
 def rows(directory: Path) -> list[KeyRow]:
     """Every key that a folder has or names. Raises: BadState, BadKey, CeremonyRefused."""
     if not is_commons(directory):
-        found = [row for role in _SINGLE for row in _file_rows(directory / f"{role}.key", role, None, "")]
+        files = [(role, directory / f"{role}{end}") for role in _SINGLE for end in (".key", _SECOND)]
+        found = [row for role, path in files for row in _file_rows(path, role, None, "")]
         if not found:
             raise BadState("has no keys of a commons, a log or a witness", where=str(directory))
         return found
@@ -91,13 +113,14 @@ def rows(directory: Path) -> list[KeyRow]:
 
 
 def make_next(path: Path, rng: Rng, passphrase: bytes | None = None) -> str:
-    """Make the key that is to follow the one in `path`; one that is made already stays. Returns its public key's text.
+    """Make the key that is to follow the one in `path`, of its family; one that is made already stays.
 
-    Raises: NotWritable, BadKey, BadState.
+    Returns its public key's text. Raises: NotWritable, BadKey, BadState.
     """
     following = path.with_name(path.name + NEXT)
     if not following.exists():
-        signer = Ed25519Signer(rng(32))
+        before = verifier_of(named_key(path)) if path.exists() else None
+        signer = MlDsaSigner(before.level, rng(32)) if isinstance(before, MlDsaVerifier) else Ed25519Signer(rng(32))
         replace(following, dump_key(signer, passphrase=passphrase, salt=rng(16), nonce=rng(24)))
     return named_key(following)
 
@@ -112,11 +135,33 @@ def activate(path: Path) -> str:
         raise BadState("has no next key", where=str(path), fix="make it with interlock mesh keys rotate")
     if path.exists():
         old = named_key(path)
-        retired = private_dir(path.parent / _RETIRED) / f"{path.stem}-{_keyid(old)[:16]}.key"
+        retired = private_dir(path.parent / _RETIRED) / f"{path.stem}-{verifier_of(old).key_id}.key"
         replace(retired, read_bounded(path, _LIMIT))
     following.replace(path)
     sync_dir(path.parent)
     return named_key(path)
+
+
+def take_up(path: Path, named: Collection[str]) -> bool:
+    """Put the next key of a role in place, if it is the one that the metadata names; returns whether it was.
+
+    Raises: BadState, BadKey, NotWritable.
+    """
+    following = path.with_name(path.name + NEXT)
+    if not following.exists() or _keyid(named_key(following)) not in named:
+        return False
+    activate(path)
+    return True
+
+
+def current_key(path: Path, named: Collection[str]) -> RoleSigner:
+    """The key of a role that the metadata names: the one in `path`, or the next one beside it, not yet in its place.
+
+    Where it is neither, the one in `path`. Raises: BadState, BadKey.
+    """
+    following = path.with_name(path.name + NEXT)
+    taken = following.exists() and _keyid(named_key(following)) in named
+    return RoleSigner(read_key(following if taken else path))
 
 
 def _holder_rows(holders: tuple[Holder, ...]) -> Iterator[KeyRow]:
@@ -129,12 +174,11 @@ def _file_rows(path: Path, role: str, named: str | None, until: str) -> Iterator
     """The key in a file and the next one beside it; `named` is what the metadata calls the role's key."""
     for file, state in ((path, "in use"), (path.with_name(path.name + NEXT), "next")):
         if file.exists():
-            keyid = _keyid(named_key(file))
+            key = verifier_of(named_key(file))
+            keyid = key.key_id if named is None and not isinstance(key, Ed25519Verifier) else _keyid(key.text)
             told = state if state == "next" or named in (None, keyid) else "not the role's"
-            sealed = is_sealed(read_bounded(file, _LIMIT), where=str(file))
-            yield KeyRow(
-                role, "ed25519", keyid, told, until=until if told == "in use" else "", file=str(file), sealed=sealed
-            )
+            sealed, ends = is_sealed(read_bounded(file, _LIMIT), where=str(file)), until if told == "in use" else ""
+            yield KeyRow(role, key.text.partition(":")[0], keyid, told, until=ends, file=str(file), sealed=sealed)
     if named is not None and not path.exists():
         yield KeyRow(role, "ed25519", named, "missing", until=until)
 

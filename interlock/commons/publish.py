@@ -16,6 +16,7 @@ from interlock.commons.operators import (
     demand_separate_witnesses,
     parse_operators,
 )
+from interlock.commons.rekey import Rekeying
 from interlock.commons.release import Releases
 from interlock.commons.steps import (
     Append,
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-class Publisher(Releases):
+class Publisher(Releases, Rekeying):
     """Publishes in one commons."""
 
     def publish_catalog(self, catalog: Catalog) -> Published:

@@ -31,7 +31,7 @@ from tuf.api.serialization import DeserializationError
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import one_line
 from interlock.base.files import BadState, private_dir, read_bounded, replace
-from interlock.base.keys import BadKey
+from interlock.base.keys import BadKey, Ed25519Verifier
 from interlock.commons.bins import bin_of, bin_versions, half_over, spread
 from interlock.commons.ceremony import expiry, finish_root
 from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS, PUBLIC_FILE
@@ -44,6 +44,7 @@ _NOTHING: Final[Mapping[str, MetaFile]] = {}
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
 
 Versions = dict[str, int]  # role -> version
+_NO_KEYS: Final[Mapping[str, Ed25519Verifier]] = {}
 
 
 class Repository:
@@ -78,8 +79,10 @@ class Repository:
         version = Metadata[Root].from_bytes(newest).signed.version
         self._write(f"{version + 1}.root", finish_root(root, previous=newest))
 
-    def root(self) -> bytes:
-        """The newest root's bytes. Raises: BadState, where there is none."""
+    def root(self, version: int | None = None) -> bytes:
+        """A root's bytes, by default the newest's. Raises: BadState, where there is none."""
+        if version is not None:
+            return read_bounded(self._metadata / f"{version}.root.json", _MAX_METADATA)
         numbers = [int(p.name.split(".")[0]) for p in self._metadata.glob("*.root.json")]
         if not numbers:
             raise BadState("has no root", where=str(self._metadata))
@@ -101,9 +104,22 @@ class Repository:
         info = named.targets.get(path)
         return None if info is None else read_bounded(self._target_file(path, info), info.length)
 
-    def add_targets(self, role: str, version: int, files: Mapping[str, bytes], signer: RoleSigner, now_us: int) -> None:
-        """Write targets, then the role's next version, `version`, that names them too. Raises: BadState."""
+    def add_targets(
+        self,
+        role: str,
+        version: int,
+        files: Mapping[str, bytes],
+        signer: RoleSigner,
+        now_us: int,
+        *,
+        rekeyed: Mapping[str, Ed25519Verifier] = _NO_KEYS,
+    ) -> None:
+        """Write targets, then the role's next version, `version`, that names them too. Raises: BadState.
+
+        `rekeyed` names new keys of roles that this one delegates to.
+        """
         targets = self._read(f"{version - 1}.{role}", Targets)
+        _rekey(targets, rekeyed)
         named: dict[str, TargetFile] = {}
         for path, data in files.items():
             named[path] = info = TargetFile.from_data(path, data, ["sha256"])
@@ -137,13 +153,30 @@ class Repository:
         return int(self._read("timestamp", Timestamp).expires.timestamp()) * MICROSECONDS
 
     def ageing(self, now_us: int) -> set[str]:
-        """The roles half of whose time is over, of what the timestamp names; the snapshot among them."""
+        """The roles half of whose time is over, or whose key is another by now, of what the timestamp names.
+
+        The snapshot is among them.
+        """
         versions, found = self.versions(), set()
         for role in ("targets", *DELEGATIONS, "snapshot"):
             signed = self._read(f"{versions[role]}.{role}", Snapshot if role == "snapshot" else Targets)
-            if signed.expires - expiry(role, now_us) < -_half(role) or self._bins_are_old(role, signed, now_us):
+            over = signed.expires - expiry(role, now_us) < -_half(role) or self._bins_are_old(role, signed, now_us)
+            if over or not self._is_by(f"{versions[role]}.{role}", self.keyids(role)):
                 found.add(role)
         return found
+
+    def timestamp_is_current(self) -> bool:
+        """Whether the timestamp is by the key that the newest root names for it. Raises: BadState."""
+        return self._is_by("timestamp", self.keyids("timestamp"))
+
+    def keyids(self, role: str) -> frozenset[str]:
+        """The keys whose word clients take for a role: the newest root's, or those of the targets that they see."""
+        root = Metadata[Root].from_bytes(self.root()).signed
+        if role in root.roles:
+            return frozenset(root.roles[role].keyids)
+        seen = self.versions()["targets"] if self.timestamp_expires_us() is not None else 1
+        top = self._read(f"{seen}.targets", Targets).delegations
+        return frozenset(top.roles[role].keyids if top is not None and top.roles and role in top.roles else ())
 
     def demand_key(self, role: str, targets_version: int, signer: RoleSigner) -> None:
         """Raises: BadKey, where clients would not take this key's word for the role."""
@@ -189,6 +222,10 @@ class Repository:
     def _target_file(self, path: str, info: TargetFile) -> Path:
         return self._targets / info.get_prefixed_paths()[0]
 
+    def _is_by(self, stem: str, keyids: frozenset[str]) -> bool:
+        data = read_bounded(self._metadata / f"{stem}.json", _MAX_METADATA)
+        return bool(keyids & set(Metadata.from_bytes(data).signatures))
+
     def _read(self, stem: str, kind: type[_SIGNED]) -> _SIGNED:
         path = self._metadata / f"{stem}.json"
         try:
@@ -205,6 +242,19 @@ class Repository:
             if read_bounded(path, _MAX_METADATA) == data:
                 return
         replace(path, data, mode=PUBLIC_FILE)
+
+
+def _rekey(targets: Targets, keys: Mapping[str, Ed25519Verifier]) -> None:
+    """Name a new key for each of these roles, and forget a key that no role has any more."""
+    top = targets.delegations
+    for role, verifier in keys.items():
+        if top is None or top.roles is None or role not in top.roles:
+            raise BadState("is no role of this commons", where=role)
+        key = tuf_key(verifier)
+        top.keys[key.keyid] = key
+        top.roles[role].keyids = [key.keyid]
+        held = {keyid for row in top.roles.values() for keyid in row.keyids}
+        top.keys = {keyid: key for keyid, key in top.keys.items() if keyid in held}
 
 
 def _half(role: str) -> _dt.timedelta:

@@ -26,10 +26,11 @@ from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded
 from interlock.base.files import replace as replace_file
-from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier, ed25519_of
 from interlock.base.primitives import Rng
 from interlock.commons.compose import composed
 from interlock.commons.journal import MAX_JOURNAL, Item, Journal, Loose, Wanted, dump_journal, parse_journal
+from interlock.commons.keyring import current_key
 from interlock.commons.layout import (
     DELEGATIONS,
     LIFETIME_DAYS,
@@ -41,7 +42,7 @@ from interlock.commons.layout import (
 from interlock.commons.pack import sha256_hex
 from interlock.commons.records import MAX_RECORD, Evidence
 from interlock.commons.repository import Repository
-from interlock.commons.signers import RoleSigner, load_keys, make_keys
+from interlock.commons.signers import RoleSigner, load_keys, make_keys, tuf_key
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry, signed_entry
 from interlock.transparency.policy import TlogPolicy
 from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
@@ -117,13 +118,15 @@ def create_commons(home: Path, root: bytes, now_us: int) -> Repository:
 class Begun:
     """What a publish comes to once its versions are known: entries to log, targets without one, and whose turn it is.
 
-    `cites` are the SHA-256 of records that a promotion rests on; `roles` sign anew because of them.
+    `cites` are the SHA-256 of records that a promotion rests on; `roles` sign anew because of them; `rekeyed` are
+    delegated roles that get the next key beside theirs, with its text.
     """
 
     items: tuple[Item, ...] = ()
     loose: tuple[Loose, ...] = ()
     cites: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    rekeyed: tuple[tuple[str, str], ...] = ()
 
 
 class Steps:
@@ -154,7 +157,7 @@ class Steps:
     def due(self, after_s: float) -> bool:
         """Whether the timestamp was signed `after_s` seconds ago, or longer, or by no key of now. Raises: BadState."""
         expires_us = self._repository.timestamp_expires_us()
-        if expires_us is None:
+        if expires_us is None or not self._repository.timestamp_is_current():
             return True
         return expires_us - self._clock.now_us() <= (LIFETIME_DAYS["timestamp"] * 86_400 - after_s) * MICROSECONDS
 
@@ -215,7 +218,8 @@ class Steps:
                 if isinstance(begun, tuple):
                     begun = Begun(begun)
                 now_us = begun.items[0].entry.at if begun.items else self._clock.now_us()
-                journal = Journal("begun", now_us, base, begun.items, begun.loose, begun.cites, begun.roles)
+                more = (begun.items, begun.loose, begun.cites, begun.roles)
+                journal = Journal("begun", now_us, base, *more, rekeyed=begun.rekeyed)
                 self._kept(_PUBLISH, journal)
             elif not same:
                 raise UnfinishedPublish("is not finished", where=journal.what, fix="resume it first")
@@ -306,11 +310,14 @@ class Steps:
         def read(role: str, path: str) -> bytes | None:
             return self._repository.target(role, journal.base[role], path)
 
+        rekeyed = dict(journal.rekeyed)
         for role, files in composed(journal, read, self._record).items():
-            outside = signer is not None and role == journal.items[-1].role
-            key = signer if outside and signer is not None else self._key(role)
-            self._repository.demand_key(role, journal.base["targets"], key)
-            self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at)
+            outside = signer is not None and bool(journal.items) and role == journal.items[-1].role
+            key = signer if outside and signer is not None else self._key(role, rekeyed.get(role))
+            if role not in rekeyed:
+                self._repository.demand_key(role, journal.base["targets"], key)
+            named = {name: ed25519_of(text) for name, text in rekeyed.items()} if role == "targets" else {}
+            self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at, rekeyed=named)
 
     def _record(self, sha256: str) -> Evidence:
         """A record that was logged, with its entry and proof. Raises: BadState."""
@@ -325,8 +332,15 @@ class Steps:
         private_dir(file.parent)
         replace_file(file, data, mode=PUBLIC_FILE)
 
-    def _key(self, role: str) -> RoleSigner:
-        return load_keys(self._home / "keys", (role,))[role]
+    def _key(self, role: str, text: str | None = None) -> RoleSigner:
+        """The key of a role that clients take its word from, or the one with this text, wherever of the two it lies."""
+        named = self._repository.keyids(role) if text is None else {tuf_key(ed25519_of(text)).keyid}
+        return current_key(self._home / "keys" / f"{role}.key", named)
+
+    def _is_cut_short(self, wanted: Wanted) -> bool:
+        """Whether the publish under way is this one, not finished."""
+        journal = self._read(_PUBLISH)
+        return journal is not None and journal.step != "done" and journal.wanted == wanted
 
     def _kept(self, name: str, journal: Journal) -> Journal:
         replace_file(self._home / name, dump_journal(journal))

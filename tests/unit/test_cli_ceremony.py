@@ -382,22 +382,28 @@ def test_a_root_is_adopted_only_with_the_keys_that_it_names(rooted: Circle, tmp_
     assert not (other / "public" / "metadata").exists()
 
 
-def test_a_log_s_key_is_replaced_in_two_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "log"
-    assert main(["mesh", "setup", "--role", "log", "--dir", str(folder), "--name", "log.example"]) == EXIT_OK
-    capsys.readouterr()
-    assert run("keys", "export", "log", "--dir", folder) == EXIT_OK
-    old = capsys.readouterr().out.strip()
-    assert old.startswith("log.example+")
-    assert run("keys", "rotate", "log", "--dir", folder, "--activate") == EXIT_USAGE
-    assert run("keys", "rotate", "log", "--dir", folder) == EXIT_OK
-    run("keys", "export", "log", "--dir", folder, "--next")
-    new = capsys.readouterr().out.splitlines()[-1]
-    assert run("keys", "rotate", "log", "--dir", folder, "--activate") == EXIT_OK
-    capsys.readouterr()
-    run("keys", "export", "log", "--dir", folder)
-    assert capsys.readouterr().out.strip() == new != old
-    assert len(list((folder / "retired").glob("log-*.key"))) == 1
+@pytest.mark.parametrize("role", ["log", "witness"])
+def test_the_keys_of_a_log_or_witness_are_replaced_in_two_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], role: str
+) -> None:
+    folder = tmp_path / role
+    assert main(["mesh", "setup", "--role", role, "--dir", str(folder), "--name", "x.example"]) == EXIT_OK
+
+    def exported(*more: str) -> list[str]:
+        capsys.readouterr()
+        assert run("keys", "export", role, "--dir", folder, *more) == EXIT_OK
+        return capsys.readouterr().out.splitlines()
+
+    old = exported()
+    assert all(line.startswith("x.example+") for line in old)
+    assert run("keys", "rotate", role, "--dir", folder, "--activate") == EXIT_USAGE
+    assert run("keys", "rotate", role, "--dir", folder) == EXIT_OK
+    new = exported("--next")
+    assert exported() == old
+    assert run("keys", "rotate", role, "--dir", folder, "--activate") == EXIT_OK
+    assert exported() == new
+    assert not set(old) & set(new)
+    assert len(list((folder / "retired").glob(f"{role}*.key"))) == len(old)
 
 
 @pytest.mark.parametrize("role", ["root", "nobody", "log"])

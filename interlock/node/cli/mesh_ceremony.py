@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, SystemClock
+from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, read_bounded
 from interlock.base.files import replace as replace_file
@@ -47,11 +47,15 @@ from interlock.commons.layout import MAX_ROOT, TOP_ROLES
 from interlock.commons.pack import sha256_hex
 from interlock.commons.signers import NEXT, open_key, read_key
 from interlock.commons.transcript import MAX_TRANSCRIPT, aloud, demand_transcript, signers_of, words_of
+from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
+from interlock.node.config import serve_config
+from interlock.node.wiring import publisher_of
 from interlock.transparency.policy import parse_policy
 
 __all__ = [
     "assemble_root",
+    "install",
     "newest_root",
     "read_request",
     "request",
@@ -141,6 +145,20 @@ def verify(args: argparse.Namespace) -> int:
         print(f"  {row.follows}; signed by {', '.join(row.signed_by)}; {row.transcript}")
     print()
     print("\n".join(words_of(roots[-1][1], roots[-2][1] if len(roots) > 1 else None)))
+    return EXIT_OK
+
+
+def install(args: argparse.Namespace) -> int:
+    """Log a root's ceremony, bring the root into force in the commons of --dir, and sign anew what it asks for."""
+    path = Path(args.root)
+    root = read_bounded(path, MAX_ROOT)
+    version = read_root(root, str(path)).signed.version
+    beside = path.with_name(f"{version}.root.transcript.json") if args.transcript is None else Path(args.transcript)
+    policy = None if args.log_policy is None else read_bounded(Path(args.log_policy), _LIMIT)
+    publisher = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock())
+    done = publisher.install_root(root, read_bounded(beside, MAX_TRANSCRIPT), log_policy=policy)
+    print(f"root {done.version} is in force, sha256 {sha256_hex(root)}")
+    print(f"its ceremony: record {done.entry.sha256}, log index {done.log_index}, at {rfc3339(done.entry.at)}")
     return EXIT_OK
 
 

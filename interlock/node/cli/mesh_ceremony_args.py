@@ -121,6 +121,12 @@ def _assemble(group: Commands) -> None:
     verify = _add(group, "verify", _CEREMONY, "verify", "check a root, or a chain of roots, and say who signed")
     verify.add_argument("root", metavar="ROOT", nargs="+")
     verify.add_argument("--json", action="store_true", help="one JSON object")
+    install = _add(group, "install", _CEREMONY, "install", "log a ceremony, and bring its root into force in a commons")
+    install.add_argument("root", metavar="ROOT")
+    install.add_argument("--dir", metavar="DIR", help="the commons' folder")
+    install.add_argument("--config", metavar="FILE", help="the configuration file")
+    install.add_argument("--transcript", metavar="FILE", help="its transcript (default: the one beside it)")
+    install.add_argument("--log-policy", metavar="FILE", help="the log policy that the root names, to be published")
 
 
 def _create(group: Commands) -> None:
@@ -152,6 +158,7 @@ def _rotate(group: Commands) -> None:
         "--out", metavar="FILE|DIR", help="targets, snapshot, timestamp: where the request to the keyholders goes"
     )
     rotate.add_argument("--activate", action="store_true", help="log, witness: use the key that was made before")
+    rotate.add_argument("--config", metavar="FILE", help="the configuration file")
     rotate.add_argument("--passphrase-file", metavar="FILE", help="seal the new key with this passphrase")
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import getpass
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,16 @@ from interlock.base.keys import Ed25519Verifier, verifier_of
 from interlock.base.settings import read_settings
 from interlock.commons.ceremony import expiry_us, new_keys, plan_of, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
-from interlock.commons.keyring import KeyRow, activate, is_commons, key_file, make_next, named_key, rows
+from interlock.commons.keyring import KeyRow, activate, is_commons, key_files, make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, TOP_ROLES
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
+from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import CONFIG, passphrase_in
+from interlock.node.config import serve_config
 from interlock.node.setup import keyholder_name
-from interlock.transparency.note import COSIGNATURE, ED25519, VerifierKey
+from interlock.node.wiring import publisher_of
+from interlock.transparency.note import COSIGNATURE, ED25519, ML_DSA_COSIGNATURE, VerifierKey
 
 __all__ = ["create", "export", "list_keys", "rotate"]
 
@@ -70,14 +74,13 @@ def list_keys(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    """Print a public key: as a log policy writes it for a log or witness, else as text."""
+    """Print a role's public keys: as a log policy writes them for a log or witness, else as text."""
     directory = Path(args.dir)
-    file = key_file(directory, args.role)
-    if args.next:
-        file = file.with_name(file.name + NEXT)
-    if not file.exists():
-        raise BadState("is not there", where=str(file), fix="make it with interlock mesh keys rotate")
-    print(_exported(directory, args.role, named_key(file)))
+    for file in key_files(directory, args.role):
+        path = file.with_name(file.name + NEXT) if args.next else file
+        if not path.exists():
+            raise BadState("is not there", where=str(path), fix="make it with interlock mesh keys rotate")
+        print(_exported(directory, args.role, named_key(path)))
     return EXIT_OK
 
 
@@ -87,15 +90,18 @@ def rotate(args: argparse.Namespace) -> int:
     if args.role == "root":
         fix = "interlock mesh keys create --holder NAME, then interlock mesh ceremony request --holder CARD"
         raise BadInput("a keyholder's keys are changed by a ceremony", where="root", fix=fix)
-    file = key_file(directory, args.role)
+    files = key_files(directory, args.role)
     passphrase = None if args.passphrase_file is None else passphrase_in(Path(args.passphrase_file))
     if args.activate:
-        return _activate(directory, args.role, file)
+        return _activate(directory, args.role, files)
     if args.role in TOP_ROLES:
-        return _rotate_top(directory, args, file, passphrase)
-    key = make_next(file, os.urandom, passphrase)
-    print(f"next key of {args.role}: {file.with_name(file.name + NEXT)}")
-    print(f"put it into the log policy beside the old one: {_exported(directory, args.role, key)}")
+        return _rotate_top(directory, args, files[0], passphrase)
+    if is_commons(directory):
+        return _rotate_delegated(directory, args, files[0], passphrase)
+    for file in files:
+        key = make_next(file, os.urandom, passphrase)
+        print(f"next key of {args.role}: {file.with_name(file.name + NEXT)}")
+        print(f"put it into the log policy beside the old one: {_exported(directory, args.role, key)}")
     print(f"once nodes have that policy: interlock mesh keys rotate {args.role} --dir {directory} --activate")
     return EXIT_OK
 
@@ -127,24 +133,35 @@ def _rotate_top(directory: Path, args: argparse.Namespace, file: Path, passphras
     return write_request(request_of(plan, root, now_us), Path(args.out))
 
 
-def _activate(directory: Path, role: str, file: Path) -> int:
+def _rotate_delegated(directory: Path, args: argparse.Namespace, file: Path, passphrase: bytes | None) -> int:
+    """A key that targets names: made, named and used in one publish."""
+    publisher = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock())
+    done = publisher.rotate(args.role, make_next(file, os.urandom, passphrase))
+    print(f"the key of {args.role} is now {named_key(file)}; the old one lies in {file.parent / 'retired'}")
+    print(f"snapshot {done.snapshot_version}, timestamp {done.timestamp_version}")
+    return EXIT_OK
+
+
+def _activate(directory: Path, role: str, files: Sequence[Path]) -> int:
     if is_commons(directory):
         fix = "targets, snapshot and timestamp: interlock mesh ceremony install; others: without --activate"
         raise BadInput("is not for the keys of a commons", where="--activate", fix=fix)
-    key = activate(file)
-    print(f"the key of {role} is now {_exported(directory, role, key)}; the old one lies in {file.parent / 'retired'}")
-    print("restart the role to use it")
+    due = [file for file in files if file.with_name(file.name + NEXT).exists()]
+    for file in due or files:
+        key = activate(file)
+        print(f"{role} has a new key: {_exported(directory, role, key)}")
+    print(f"the old ones lie in {directory / 'retired'}; restart the role")
     return EXIT_OK
 
 
 def _exported(directory: Path, role: str, text: str) -> str:
-    key = verifier_of(text)
-    if is_commons(directory) or not isinstance(key, Ed25519Verifier):
-        return text
-    settings = directory / CONFIG
+    """A public key as text, or as a vkey where it is a log's or witness's of a name that its folder says."""
+    settings, key = directory / CONFIG, verifier_of(text)
     name = read_settings(settings).tables.get("serve", {}).get("name", "") if settings.exists() else ""
-    if not isinstance(name, str) or not name:
+    if is_commons(directory) or not isinstance(name, str) or not name:
         return text
+    if not isinstance(key, Ed25519Verifier):
+        return VerifierKey(name, ML_DSA_COSIGNATURE, key.public).text
     return VerifierKey(name, COSIGNATURE if role == "witness" else ED25519, key.public).text
 
 

@@ -1,0 +1,121 @@
+"""New keys for a commons: a root that keyholders made is installed, and a delegated role gets another key.
+
+A root's ceremony is logged first; then the root is served; then everything that a key signs which the root names anew
+is signed again. Between the last two a client refuses what it finds and keeps what it has; a step that was cut short
+is taken again by calling the same once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interlock.base.errors import BadInput
+from interlock.base.files import BadState, file_lock
+from interlock.commons.ceremony import finish_root, plan_of
+from interlock.commons.holders import CeremonyRefused, read_root
+from interlock.commons.journal import Loose, Wanted
+from interlock.commons.keyring import named_key, take_up
+from interlock.commons.layout import DELEGATIONS, LOG_POLICY, TOP_ROLES, record_files
+from interlock.commons.pack import sha256_hex
+from interlock.commons.signers import NEXT
+from interlock.commons.steps import Begun, Published, Steps
+from interlock.commons.transcript import demand_transcript
+from interlock.transparency.entry import LogEntry, known_entry
+from interlock.transparency.policy import parse_policy
+from interlock.transparency.proof import parse_proof
+
+__all__ = ["Installed", "Rekeying"]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A root in force: its version, and the log entry of its ceremony with its place."""
+
+    version: int
+    entry: LogEntry
+    log_index: int
+
+
+class Rekeying(Steps):
+    """Puts new roots and new keys in force."""
+
+    def install_root(self, root: bytes, transcript: bytes, *, log_policy: bytes | None = None) -> Installed:
+        """Log the ceremony of a root and bring it into force; the one in force already is only logged.
+
+        `log_policy` is what the root names by its digest, where that is not published yet.
+        Raises: CeremonyRefused, BadState (no file has a key that the root names), BadInput, UnfinishedPublish; what
+        `append` raises.
+        """
+        version, newest = read_root(root, "root").signed.version, self._repository.root()
+        held = read_root(newest, "newest root").signed.version
+        if version == held and root != newest:
+            raise CeremonyRefused(f"another root {version} is in force", where="root", fix="use the one that is served")
+        previous = newest if version == held + 1 else self._repository.root(version - 1) if version > 1 else None
+        finish_root(root, previous=previous)
+        demand_transcript(transcript, root, previous)
+        self._demand_keys(root)
+        policy = self._policy_of(root, log_policy)
+        self._log_ceremony(version, transcript)
+        if policy is not None:
+            self._run((("targets", LOG_POLICY, policy),), lambda base: Begun(loose=(_policy_target(policy),)), None)
+        with file_lock(self._home / "lock", wait=True):
+            if version == held + 1:
+                self._repository.add_root(root)
+            for role in TOP_ROLES:
+                take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+        self.renew()
+        done = self._record(sha256_hex(transcript))
+        return Installed(version, known_entry(done.entry), parse_proof(done.proof).index)
+
+    def rotate(self, role: str, text: str) -> Published:
+        """Give a delegated role the key beside its own, whose text this is. The same again gives the same answer.
+
+        Raises: BadInput, UnfinishedPublish; as `publish`.
+        """
+        if role not in DELEGATIONS:
+            raise BadInput("is no delegated role", where=role, fix=f"one of {', '.join(DELEGATIONS)}")
+        done = self._run((("key", role, text.encode("ascii")),), lambda base: Begun(rekeyed=((role, text),)), None)
+        with file_lock(self._home / "lock", wait=True):
+            take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+        return done
+
+    def _demand_keys(self, root: bytes) -> None:
+        """Raises: BadState, where the root names a key for a top role that nobody here could sign with."""
+        for role, key in plan_of(root).online.items():
+            path = self._home / "keys" / f"{role}.key"
+            files = [file for file in (path, path.with_name(path.name + NEXT)) if file.exists()]
+            if key.text not in map(named_key, files):
+                fix = "use the folder that the ceremony was asked for"
+                raise BadState(f"holds no key of {role} that the root names", where=str(path.parent), fix=fix)
+
+    def _policy_of(self, root: bytes, given: bytes | None) -> bytes | None:
+        """The log policy that is to be published for this root, None for nothing. Raises: BadInput, Malformed."""
+        named = plan_of(root).log_policy
+        out = None
+        if self._repository.timestamp_expires_us() is not None:
+            out = self._repository.target("targets", self._repository.versions()["targets"], LOG_POLICY)
+        if not named or (out is not None and sha256_hex(out) == named):
+            return None
+        if given is None or sha256_hex(given) != named:
+            told = f"the root names a log policy with SHA-256 {named}"
+            raise BadInput(told, where="--log-policy", fix="give the file that the ceremony was asked with")
+        parse_policy(given)
+        return given
+
+    def _log_ceremony(self, version: int, transcript: bytes) -> None:
+        """Log a transcript, unless its record, entry and proof are there: a root is logged once."""
+        wanted: Wanted = (("root", "root/", transcript),)
+        files = [self._repository.public / path for path in record_files(sha256_hex(transcript))]
+        if all(file.exists() for file in files) and not self._is_cut_short(wanted):
+            return
+
+        def begin(base: Mapping[str, int]) -> Begun:
+            key = self._key("snapshot").key
+            return Begun(items=(self._record_item("root", "root", version, "root", transcript, key),))
+
+        self._run(wanted, begin, None)
+
+
+def _policy_target(data: bytes) -> Loose:
+    return Loose(LOG_POLICY, "targets", data)
