@@ -28,6 +28,7 @@ _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"digests": (list, tuple), 
 _HEX: Final = re.compile(r"(?:host:)?([0-9a-f]{64})\Z")
 _COMMANDS: Final = frozenset({"command", "cmd"})
 _TEXT_LIMIT: Final = 262_144  # characters of one text that are looked at
+_HEAD: Final = re.compile(r"[^/?#\\]+://[^/?#\\]+[/?#]")
 _HOST_LIMIT: Final = 256  # hosts of one event
 
 
@@ -58,7 +59,13 @@ def hosts_of(event: SensorEvent) -> Iterator[tuple[str, str]]:
 
 
 def _named(key: str, text: str) -> Iterator[str]:
+    heads = set[str]()  # of URLs that were read: nothing after it changes the host
     for url in urls_in_text(text):
+        head = _HEAD.match(url)
+        if head is not None:
+            if head.group() in heads:
+                continue
+            heads.add(head.group())
         try:
             host = host_of_url(url)
         except BadHost:
