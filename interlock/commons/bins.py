@@ -1,6 +1,6 @@
 """A large ring in hash bins (TUF 4.7, succinct): a publish then touches one small file, and a node reads one.
 
-    targets -> ring -> ring-00 ... ring-ff
+    targets -> ring -> ring-00 ... ring-3f
 
 Packs and what lies beside them are in the bin that the SHA-256 of their path says; what each poll reads (the channel
 index, revocations) stays in the ring's own file. Bins have the ring's key and its lifetime. The ring's signed part says
@@ -20,8 +20,8 @@ from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
 
 __all__ = ["bin_of", "bin_versions", "half_over", "spread"]
 
-GROWS_AT: Final = 1024  # targets in one file
-_BITS: Final = 8
+GROWS_AT: Final = 256  # targets in one file
+_BITS: Final = 6  # 64 bins: the snapshot names each, and a node verifies it at each poll
 _FIELD: Final = "x-interlock-bins"
 _BINNED: Final = "packs/"
 _Read = Callable[[str, int], Targets]

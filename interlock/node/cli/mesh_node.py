@@ -18,6 +18,7 @@ from interlock.base.files import Locked, read_bounded
 from interlock.commons import installed
 from interlock.commons.differ import Changes
 from interlock.commons.live import Key, LiveRow, read_live, read_subscriptions
+from interlock.commons.offline import age_us
 from interlock.commons.pins import init_node, read_pins
 from interlock.commons.rings import known_ring
 from interlock.commons.subscribe import Subscriber, Update
@@ -43,6 +44,7 @@ __all__ = [
 
 _LIMIT: Final = 8 << 20
 _T = TypeVar("_T")
+_OFFLINE_AGE: Final = "30d"
 _PATIENCE_S: Final = 20.0
 
 
@@ -55,7 +57,16 @@ def init(args: argparse.Namespace) -> int:
         raise BadInput("needs --commons URL to fetch the root from", where="--root-sha256")
     root = None if args.root is None else read_bounded(Path(args.root), _LIMIT)
     policy = read_bounded(Path(args.log_policy), _LIMIT)
-    pins = init_node(config.home, log_policy=policy, root=root, root_sha256=args.root_sha256, fetcher=fetcher)
+    if args.max_offline_age and not args.offline:
+        raise BadInput("is for a node without a network", where="--max-offline-age", fix="give --offline too")
+    pins = init_node(
+        config.home,
+        log_policy=policy,
+        root=root,
+        root_sha256=args.root_sha256,
+        fetcher=fetcher,
+        offline_us=age_us(args.max_offline_age or _OFFLINE_AGE) if args.offline else 0,
+    )
     print(f"{config.home} follows {', '.join(pins.origins)} from now on")
     if (args.home or args.commons) and mesh_config(settings_of(args.config)) != replace(config, commons=url or ""):
         print("to let every command find it, put this into the configuration file (--config, INTERLOCK_CONFIG):")

@@ -42,6 +42,12 @@ def _init(group: Commands) -> None:
     init.add_argument(
         "--log-policy", metavar="FILE", required=True, help="the log, its witnesses, the quorum (tlog-policy)"
     )
+    init.add_argument(
+        "--offline", action="store_true", help="this node has no network: updates come from a folder (file:///...)"
+    )
+    init.add_argument(
+        "--max-offline-age", metavar="AGE", help="offline: how old what it holds may be (30d, 12h, 2w; default: 30d)"
+    )
 
 
 def _following(group: Commands) -> None:
