@@ -201,6 +201,13 @@ class Note:
             raise BadSignature("note is not signed by a key that is trusted here")
         return tuple(found.values())
 
+    @cached_property
+    def data(self) -> bytes:
+        """As `encode_note`; many proofs share one note."""
+        if not self.text.endswith("\n") or not self.signatures:
+            raise ValueError("a note has a text that ends in a newline, and a signature")
+        return (self.text + "\n" + "".join(s.line for s in self.signatures)).encode("utf-8")
+
     def plus(self, signatures: Iterable[Signature]) -> Note:
         """The same note with more signatures, each once."""
         return Note(self.text, tuple(dict.fromkeys((*self.signatures, *signatures))))
@@ -208,9 +215,7 @@ class Note:
 
 def encode_note(note: Note) -> bytes:
     """The bytes of a note, which ends in a newline and is signed (ValueError). The inverse of `parse_note`."""
-    if not note.text.endswith("\n") or not note.signatures:
-        raise ValueError("a note has a text that ends in a newline, and a signature")
-    return (note.text + "\n" + "".join(s.line for s in note.signatures)).encode("utf-8")
+    return note.data
 
 
 def sign_note(text: str, signers: Sequence[TextSigner]) -> bytes:
