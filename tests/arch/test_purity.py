@@ -39,6 +39,7 @@ PURE = [
     "interlock.commons.indicators",
     "interlock.commons.journal",
     "interlock.commons.layout",
+    "interlock.commons.operators",
     "interlock.commons.pack",
     "interlock.commons.resolve",
     "interlock.commons.rings",
