@@ -9,6 +9,7 @@ bounds (Wilson), so that a small set does not look surer than it is.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
 import posixpath
@@ -26,7 +27,7 @@ from interlock.engine.evaluate import Evaluator, Outcome
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import Policy
 
-__all__ = ["TREE", "Figure", "OrdinaryCheckout", "Report", "Row", "measure", "read_corpus", "wilson"]
+__all__ = ["TREE", "Figure", "OrdinaryCheckout", "Report", "Row", "corpus_digest", "measure", "read_corpus", "wilson"]
 
 TREE: Final = "/checkout/tree"  # where the commands would run: an ordinary checkout
 _FILES: Final = ("destructive_spellings", "benign_commands")
@@ -117,6 +118,13 @@ def read_corpus(folder: Path) -> list[Row]:
     if not rows:
         raise BadInput("holds no corpus", where=str(folder), fix="name the folder that has benign_commands.jsonl.gz")
     return rows
+
+
+def corpus_digest(folder: Path) -> str:
+    """The SHA-256 (hex) over the SHA-256 of each file that `read_corpus` reads. Raises: OSError."""
+    paths = [folder / f"{name}.jsonl.gz" for name in _FILES]
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in paths if path.is_file()]
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _rows(path: Path) -> Iterator[Row]:

@@ -76,6 +76,7 @@ _FIELDS: Final = frozenset(
 _NO_LISTS: Final[dict[str, list[str]]] = {}
 _EMPTY: Final[dict[str, object]] = {
     "kind": "policy",
+    "licence": "Apache-2.0",
     "status": "active",
     "signed_off_by": [],
     "author_key": "",

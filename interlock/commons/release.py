@@ -172,6 +172,10 @@ class Releases(Steps):
         """Who reviews now. Raises: BadState, where nobody is listed; BadRecord."""
         return self._reviewers(self._seen())
 
+    def newest(self, name: str, ring: str) -> int:
+        """The version that is out in a ring. Raises: BadPack, where none is."""
+        return self._out(name, ring, self._seen()).version
+
     # --- what is out
 
     def _channel(self, ring: str, base: Base) -> Channel:

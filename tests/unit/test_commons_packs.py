@@ -181,7 +181,7 @@ rules:
         "Signed-off-by: Ada <ada@example.org>",
     )
     assert pack_from_policy(source.encode(), where="house.yaml", version=8, status="active").version == 8
-    for wrong in ("version: 7", "licence: MIT", "- id: house.zap"):
+    for wrong in ("version: 7", "authors: [Ada]", "- id: house.zap"):
         with pytest.raises(BadPack, match=r"house\.yaml"):
             pack_from_policy(source.replace(wrong, "").encode(), where="house.yaml")
 

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from interlock.node.cli import mesh_ceremony_args, mesh_log_args, mesh_members_args, mesh_node_args, mesh_pins_args
+from interlock.node.cli import mesh_ceremony_args, mesh_log_args, mesh_members_args, mesh_node_args, mesh_publish_args
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
@@ -53,11 +53,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     mesh.set_defaults(parser=mesh)
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
     mesh_node_args.register(group)
-    mesh_pins_args.register(group)
     _count_commands(group)
     mesh_members_args.register(group)
     _setup_commands(group)
     mesh_log_args.register(group)
+    mesh_publish_args.register(group)
     _operator_commands(group)
     mesh_ceremony_args.register(group)
     _harness_command(group)
@@ -91,28 +91,6 @@ def _harness_command(group: Commands) -> None:
 
 
 def _operator_commands(group: Commands) -> None:
-    publish = add(
-        group,
-        "publish",
-        _ROLES,
-        "publish",
-        "publish a pack in a ring, or finish a publish that was cut short",
-        home=False,
-    )
-    publish.add_argument("pack", metavar="PACK", nargs="?", help="a policy file, a pack file, or builtin:NAME")
-    publish.add_argument("--ring", choices=("canary", "beta", "stable"))
-    publish.add_argument("--version", type=int, default=0, metavar="N", help="the pack's version, for a policy file")
-    publish.add_argument(
-        "--author", action="append", default=[], metavar="NAME", help="for a policy file; may be repeated"
-    )
-    publish.add_argument(
-        "--licence", default="Apache-2.0", metavar="SPDX", help="for a policy file (default: %(default)s)"
-    )
-    publish.add_argument("--key", metavar="FILE", help="sign with this key, such as a reviewer's own")
-    cut_short = publish.add_mutually_exclusive_group()
-    cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")
-    cut_short.add_argument("--abandon", action="store_true", help="give it up, where the log has not acknowledged it")
-    publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
     monitor = add(group, "monitor", _MONITOR, "monitor", "see whether mirrors serve what the log says", home=False)
     monitor.add_argument("--dir", metavar="DIR", help="the monitor's folder")
     monitor.add_argument("--close", type=int, metavar="N", help="close this open alarm: it is dealt with")

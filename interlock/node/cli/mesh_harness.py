@@ -19,7 +19,7 @@ from interlock.engine.policy.model import Policy, Source
 from interlock.native.availability import availability
 from interlock.native.evaluator import NativeEvaluator
 
-__all__ = ["harness"]
+__all__ = ["evaluator_of", "harness", "progress_of"]
 
 _QUIET_S: Final = 2.0  # a run that is shorter says nothing while it runs
 _CELL: Final = 24
@@ -29,8 +29,8 @@ def harness(args: argparse.Namespace) -> int:
     """Print the policy's figures on the corpus."""
     policy = _policy(args.policy)
     rows = read_corpus(Path(args.corpus))
-    evaluator = _evaluator(args.evaluator)
-    report = measure(policy, rows, evaluator, _progress(len(rows)))
+    evaluator = evaluator_of(args.evaluator)
+    report = measure(policy, rows, evaluator, progress_of(len(rows)))
     if args.json:
         print(json.dumps(_object(args.policy, policy, evaluator, report), indent=1))
     else:
@@ -49,7 +49,7 @@ def _policy(reference: str) -> Policy:
     return load_policy(data, where=reference, source=source, resolve=resolver(folder))
 
 
-def _evaluator(name: str) -> Evaluator:
+def evaluator_of(name: str) -> Evaluator:
     """The evaluator of a name; `auto` is the native one where it is there. Raises: BadInput, where it is not."""
     found = availability()
     if name == "native" and not found.installed:
@@ -57,7 +57,7 @@ def _evaluator(name: str) -> Evaluator:
     return NativeEvaluator() if found.installed and name != "python" else PythonEvaluator()
 
 
-def _progress(total: int) -> Callable[[int], object]:
+def progress_of(total: int) -> Callable[[int], object]:
     """Tells how far a long run is, every two seconds, on standard error."""
     last = time.monotonic()
 

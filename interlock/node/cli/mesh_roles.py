@@ -1,4 +1,4 @@
-"""`interlock mesh` for operators: serve a role, publish a pack."""
+"""`interlock mesh serve`: run a role; and what commands for operators share."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
-from interlock.base.files import read_bounded
 from interlock.base.settings import Settings
-from interlock.commons.pack import Pack, pack_from_policy, parse_pack
 from interlock.commons.publish import Published
-from interlock.commons.signers import RoleSigner, read_key
-from interlock.engine.policy.builtins import builtin
 from interlock.node.cli.mesh_setup import CONFIG, serve_witness
 from interlock.node.config import serve_config, settings_of
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
 from interlock.node.service import start_logging, stop_event
-from interlock.node.wiring import publisher_of, role_app
+from interlock.node.wiring import role_app
 
-__all__ = ["publish", "published_text", "serve", "serve_settings"]
+__all__ = ["published_text", "serve", "serve_settings"]
 
 log = logging.getLogger("interlock.serve")
-
-_LIMIT: Final = 8 << 20
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -62,41 +55,12 @@ def _make_witness(args: argparse.Namespace) -> None:
         print(line, flush=True)
 
 
-def publish(args: argparse.Namespace) -> int:
-    """Publish a pack, or finish the publish that was cut short; prints its log entry and the versions."""
-    config = serve_config(serve_settings(args), args.dir)
-    publisher = publisher_of(config, SystemClock())
-    if args.abandon:
-        publisher.abandon()
-        print("nothing is under way now")
-        return EXIT_OK
-    signer = None if args.key is None else RoleSigner(read_key(Path(args.key)))
-    if args.resume:
-        done = publisher.resume(signer=signer)
-        print("nothing was cut short" if done is None else published_text(done))
-        return EXIT_OK
-    if args.pack is None or args.ring is None:
-        raise BadInput("needs a pack and --ring, or --resume, or --abandon", where="interlock mesh publish")
-    print(published_text(publisher.publish(_pack(args), args.ring, signer=signer)))
-    return EXIT_OK
-
-
 def serve_settings(args: argparse.Namespace) -> Settings:
     """The settings of --config; else those that `mesh setup` left in the folder of --dir; else the user's."""
     beside = Path(args.dir) / CONFIG if args.dir else None
     if args.config is None and beside is not None and beside.exists():
         return settings_of(str(beside))
     return settings_of(args.config)
-
-
-def _pack(args: argparse.Namespace) -> Pack:
-    name: str = args.pack
-    data = builtin(name.removeprefix("builtin:")) if name.startswith("builtin:") else read_bounded(Path(name), _LIMIT)
-    if b'"interlock-pack"' in data[:200]:
-        return parse_pack(data, where=name)
-    if args.version < 1 or not args.author:
-        raise BadInput("is a policy and becomes a pack with --version N and --author NAME", where=name)
-    return pack_from_policy(data, version=args.version, licence=args.licence, authors=args.author, where=name)
 
 
 def published_text(done: Published) -> str:
