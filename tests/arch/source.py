@@ -30,7 +30,7 @@ class Module:
     tree: ast.Module
     lines: int
 
-    @property
+    @functools.cached_property
     def room(self) -> str:
         """The package of the first level ("engine"), or "roof"."""
         parts = self.name.split(".")
@@ -54,8 +54,8 @@ def _collect(node: ast.AST, found: list[Import], *, local: bool, typing_only: bo
             for alias in child.names:
                 full = f"{base}.{alias.name}"
                 found.append(Import(full if full in module_names() else base, child.lineno, local, typing_only))
-        else:
-            inside = local or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        elif not isinstance(child, ast.expr):  # no expression holds an import, and most of a tree is expressions
+            inside = local or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             guarded = typing_only or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING")
             _collect(child, found, local=inside, typing_only=guarded)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from tests.arch.source import Module, modules
@@ -40,8 +41,12 @@ def _ours(target: str) -> bool:
 
 def _room_of(target: str) -> str:
     parts = target.split(".")
-    rooms = {m.room for m in modules()}
-    return parts[1] if len(parts) > 1 and parts[1] in rooms else "roof"
+    return parts[1] if len(parts) > 1 and parts[1] in _rooms() else "roof"
+
+
+@functools.cache
+def _rooms() -> frozenset[str]:
+    return frozenset(module.room for module in modules())
 
 
 def _third_parties(module: Module) -> set[str]:
