@@ -12,7 +12,14 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from interlock.node.cli import mesh_ceremony_args, mesh_log_args, mesh_members_args, mesh_node_args, mesh_publish_args
+from interlock.node.cli import (
+    mesh_ceremony_args,
+    mesh_log_args,
+    mesh_members_args,
+    mesh_node_args,
+    mesh_pins_args,
+    mesh_publish_args,
+)
 from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
 from interlock.node.config import mesh_config, settings_of
@@ -53,6 +60,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     mesh.set_defaults(parser=mesh)
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
     mesh_node_args.register(group)
+    mesh_pins_args.register(group)
     _count_commands(group)
     mesh_members_args.register(group)
     _setup_commands(group)
