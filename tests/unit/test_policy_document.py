@@ -319,6 +319,15 @@ def test_yaml_says_what_json_says() -> None:
         assert parse_document(YAML, where=name).digest == same.digest
 
 
+def test_a_yaml_file_that_ends_with_its_version_is_refused_wherever_it_is_cut_off() -> None:
+    first, rest = YAML.split(b"v: 1\n", 1)
+    whole = first + rest + b"v: 1\n"
+    assert parse_document(whole, where="team.yaml").digest == parse_document(YAML, where="team.yaml").digest
+    for end in range(len(whole) - 2):  # only its last line end may be missing
+        with pytest.raises(BadPolicy):
+            parse_document(whole[:end], where="team.yaml")
+
+
 BAD_YAML: list[tuple[bytes, str]] = [
     (b"a: [1, 2", "is not a YAML policy (line 1, column 9"),
     (b"a: 1\na: 2", "line 2, column 1: key 'a' stands twice"),
