@@ -49,7 +49,7 @@ class Pins:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(log.key.name for log in self.policy.logs)
+        return tuple(dict.fromkeys(log.key.name for log in self.policy.logs))
 
 
 def init_node(

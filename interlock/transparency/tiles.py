@@ -158,10 +158,13 @@ class TileReader:
 
     def __call__(self, nodes: Sequence[Node]) -> list[bytes]:
         """Raises: Malformed, for a tile of the wrong length; whatever `load` raises."""
-        for node in nodes:
-            if node not in self._nodes:
-                self._nodes[node] = self._node(*node)
-        return [self._nodes[node] for node in nodes]
+        return [self._inner(node) if node[0] % HEIGHT else self._node(*node) for node in nodes]
+
+    def _inner(self, node: Node) -> bytes:
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = self._node(*node)
+        return found
 
     def _node(self, level: int, index: int) -> bytes:
         if (index + 1) << level > self._size:

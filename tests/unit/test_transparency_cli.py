@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -334,3 +336,38 @@ def test_a_witness_learns_of_a_log_by_command_while_it_runs(tmp_path: Path, said
     for bad in (["junk"], [PAIR[0].key.text], ["--remove", ALSO.key.text], ["--remove"]):
         assert main([*words, *bad]) == 2
     assert said()[1].count("\n") == 4
+
+
+def test_a_witness_on_anothers_commons_is_one_command(tmp_path: Path) -> None:
+    with open_log(tmp_path / "log", SIGNER, [ALSO]) as log:
+        log.append([b"a"])
+        note = log.integrate()
+    other = NoteSigner("log.example/else", Ed25519Signer(b"\x05" * 32))
+    policy = tmp_path / "theirs.txt"
+    policy.write_text(f"log {other.key.text}\nquorum none\n")
+    words = ["--role", "witness", "--dir", str(tmp_path / "w"), "--name", "w.example", "--log-policy", str(policy)]
+    for turn in (1, 2):  # the second time the folder is there, and so is what was added
+        command = [sys.executable, "-m", "interlock", "mesh", "serve", *words, "--stop-with-stdin"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, text=True, **pipes)  # type: ignore[call-overload]
+        try:
+            url = process.stderr.readline().split(" at ")[1].strip() + "/add-checkpoint"
+            body = add_checkpoint_request(turn - 1, (), note)
+            if turn == 1:
+                assert httpx.post(url, content=body, trust_env=False).status_code == 404
+                assert main(["mesh", "log", "cosign", "--dir", str(tmp_path / "w"), SIGNER.key.text]) == 0
+            answer = httpx.post(url, content=body, trust_env=False)
+            assert (answer.status_code, answer.text.count("w.example")) == (200, 2)  # a line of each key
+        finally:
+            out, err = process.communicate()
+        assert (process.returncode, err) == (0, "")
+        assert out.count("its line in a log policy: witness w.example/") == (2 if turn == 1 else 0)
+
+
+def test_only_a_witness_is_made_by_serving_it(tmp_path: Path, said: Said) -> None:
+    for words in (["--role", "log", "--name", "x"], ["--role", "witness", "--log-policy", "x"], ["--role", "witness"]):
+        where = [] if words == ["--role", "witness"] else ["--dir", str(tmp_path / "w")]
+        assert main(["mesh", "serve", *words, *where]) == 2
+    assert main(["mesh", "serve", "--role", "witness", "--dir", str(tmp_path / "w"), "--name", "a b"]) == 2
+    assert said()[1].count("\n") == 4
+    assert not (tmp_path / "w").exists()
