@@ -8,6 +8,7 @@ in force without an update.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,11 +20,11 @@ from interlock.commons.grants import Grant, Grants, dump_grants, granted_documen
 from interlock.commons.live import GRANTS, LIVE, LiveRow, read_live, store_file
 from interlock.commons.pack import MAX_PACK, BadPack, Pack, parse_pack, sha256_hex
 from interlock.commons.resolve import BASE_NAME, Resolved, Subscribed, resolved
-from interlock.commons.timefloor import trusted_now
+from interlock.commons.timefloor import CLOCK, held_until, read_floor, trusted_now
 from interlock.commons.withdrawn import Withdrawn
 from interlock.engine.policy.builtins import builtin
 from interlock.engine.policy.document import RuleDoc, parse_document, semantic_digest
-from interlock.engine.policy.model import Policy
+from interlock.engine.policy.model import Policy, Rule
 
 __all__ = [
     "MAX_GRANTS",
@@ -56,12 +57,15 @@ class Watch:
         self._clock = clock or SystemClock()
         self._read: object = None
         self._due: tuple[int, ...] = ()
+        self._time: object = None
+        self._until = self._floor = 0
 
     def __call__(self) -> object:
         seen = seen_state(self._home / LIVE)
         if seen != self._read:
             self._due, self._read = self._windows(), seen
-        return seen, seen_state(self._home / GRANTS), self._passed() if self._due else 0
+        passed = self._passed() if self._due else 0
+        return seen, seen_state(self._home / GRANTS), passed, self._is_stale()
 
     def _windows(self) -> tuple[int, ...]:
         """When monitor windows end; none where the file cannot be read, which loading says."""
@@ -69,6 +73,17 @@ class Watch:
             return tuple(row.live_at for row in read_live(self._home).rows.values() if row.live_at)
         except InterlockError:
             return ()
+
+    def _is_stale(self) -> object:
+        """Whether an offline node holds what it has for too long; the file is read when it changes."""
+        time = seen_state(self._home / CLOCK)
+        if time != self._time:
+            self._until, self._time = 0, time
+            try:
+                self._until, self._floor = held_until(self._home), read_floor(self._home)
+            except InterlockError as e:
+                return e.what  # loading says it
+        return self._until > 0 and max(self._floor, self._clock.now_us()) > self._until
 
     def _passed(self) -> object:
         """How many windows are over."""
@@ -101,7 +116,18 @@ def standing(home: Path, pack: str, ring: str, now_us: int) -> Resolved:
         packs += [Subscribed(stored_pack(home, row), ring, row.log_index) for row in _of(force, key)]
         packs += [Subscribed(stored_pack(home, row), ring, row.log_index, watched=True) for row in _of(watched, key)]
     packs.sort(key=lambda subscribed: subscribed.watched)
-    return resolved(base_rules(), packs, read_grants(home), live.withdrawn)
+    found = resolved(base_rules(), packs, read_grants(home), live.withdrawn)
+    return dataclasses.replace(found, policy=_stale(found.policy)) if 0 < held_until(home) < now_us else found
+
+
+def _stale(policy: Policy) -> Policy:
+    """The same policy, which says of its packs that this node holds them for too long."""
+
+    def told(rule: Rule) -> Rule:
+        source = dataclasses.replace(rule.source, stale=True)
+        return dataclasses.replace(rule, source=source) if rule.source.kind == "pack" else rule
+
+    return dataclasses.replace(policy, rules=tuple(map(told, policy.rules)))
 
 
 def base_rules() -> tuple[RuleDoc, ...]:

@@ -84,7 +84,7 @@ class Reading:
                 adopt_log_policy(self._home, moved.data, moved.sha256, moved.root_version, now)
                 self._load()
                 found = stack.enter_context(self._read(now))
-            raise_floor(self._home, median_us(found.checked.witnesses.values()), now)
+            raise_floor(self._home, median_us(found.checked.witnesses.values()), now, self._pins.offline_us)
             yield found
 
     def _read(self, now_us: int) -> contextlib.AbstractContextManager[Current]:

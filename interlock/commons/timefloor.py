@@ -1,8 +1,9 @@
 """The time by which signatures end: the wall clock, but never earlier than what witnesses have shown to have passed.
 
-HOME/clock.json keeps two times. `floor` follows the median of the times at which the newest checkpoint was cosigned,
+HOME/clock.json keeps three times. `floor` follows the median of the times at which the newest checkpoint was cosigned,
 and is never raised to more than MAX_AHEAD_US over the local clock: a clock that is set back cannot make ended
 signatures good again, and witnesses that lie cannot move time by more than a day. `cosigned` is that median as it is.
+`ends` is when an offline node has held what it has for as long as it was told to, 0 for a node with a network.
 The operator can let go of the floor (`interlock mesh clock --reset`).
 """
 
@@ -15,7 +16,17 @@ from typing import Final
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 
-__all__ = ["behind", "cosigned_us", "median_us", "raise_floor", "read_floor", "reset_floor", "trusted_now"]
+__all__ = [
+    "CLOCK",
+    "behind",
+    "cosigned_us",
+    "held_until",
+    "median_us",
+    "raise_floor",
+    "read_floor",
+    "reset_floor",
+    "trusted_now",
+]
 
 CLOCK: Final = "clock.json"
 MAX_AHEAD_US: Final = 24 * 3600 * MICROSECONDS
@@ -53,30 +64,47 @@ def median_us(seconds: Iterable[int]) -> int:
     return times[(len(times) - 1) // 2] * MICROSECONDS if times else 0
 
 
-def raise_floor(home: Path, cosigned: int, now_us: int) -> None:
-    """Take in that a checkpoint was cosigned at this time, in microseconds. Raises: NotWritable, BadState."""
+def held_until(home: Path) -> int:
+    """When an offline node has held what it has for as long as it was told to; 0 for one with a network.
+
+    Raises: as `read_floor`.
+    """
+    return _read(home)[2]
+
+
+def raise_floor(home: Path, cosigned: int, now_us: int, offline_us: int = 0) -> None:
+    """Take in that a checkpoint was cosigned at this time, in microseconds; for how long an offline node may hold it.
+
+    Raises: NotWritable, BadState.
+    """
     before = _read(home)
-    after = max(before[0], min(cosigned, now_us + MAX_AHEAD_US)), max(before[1], cosigned)
+    newest = max(before[1], cosigned)
+    floor = max(before[0], min(cosigned, now_us + MAX_AHEAD_US))
+    after = floor, newest, newest + offline_us if offline_us else 0
     if after != before:
         _write(home, *after)
 
 
 def reset_floor(home: Path) -> None:
     """Let go of the floor; the next update sets it anew. Raises: NotWritable, BadState."""
-    _write(home, 0, _read(home)[1])
+    _, cosigned, ends = _read(home)
+    _write(home, 0, cosigned, ends)
 
 
-def _read(home: Path) -> tuple[int, int]:
+def _read(home: Path) -> tuple[int, int, int]:
     path = home / CLOCK
     if not path.exists():
-        return 0, 0
+        return 0, 0, 0
     body = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path))
-    floor, cosigned = body.get("floor"), body.get("cosigned")
-    if type(floor) is not int or type(cosigned) is not int or floor < 0 or cosigned < 0:
+    floor, cosigned, ends = (body.get(key, 0) for key in ("floor", "cosigned", "ends"))
+    if (
+        not (isinstance(floor, int) and isinstance(cosigned, int) and isinstance(ends, int))
+        or min(floor, cosigned, ends) < 0
+    ):
         raise BadState("is damaged", where=str(path), fix="remove it; the next update writes it anew")
-    return floor, cosigned
+    return floor, cosigned, ends
 
 
-def _write(home: Path, floor: int, cosigned: int) -> None:
+def _write(home: Path, floor: int, cosigned: int, ends: int) -> None:
     private_dir(home)
-    replace(home / CLOCK, stamped(_FORMAT, 1, {"floor": floor, "cosigned": cosigned}))
+    replace(home / CLOCK, stamped(_FORMAT, 1, {"floor": floor, "cosigned": cosigned, "ends": ends}))

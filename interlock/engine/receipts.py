@@ -64,7 +64,8 @@ class Receipt:
     that were longer than the policy's limits, and so read in part. `args_digest` is None where the arguments have no
     encoding.
     `dropped` counts the receipts that could not be kept since the one before. `shadows` are the shadow rules that
-    objected and how ("rule BLOCK; other MODIFY"); they decided nothing.
+    objected and how ("rule BLOCK; other MODIFY"); they decided nothing. `stale` is "yes" where the policy has packs
+    that this node, which has no network, holds for longer than it was told to.
     """
 
     ts_us: int
@@ -93,6 +94,7 @@ class Receipt:
     partial: str | None = None
     dropped: int | None = None
     shadows: str | None = None
+    stale: str | None = None
     seq: int = 0
     prev: str = ""
     mac: str | None = None
@@ -108,7 +110,9 @@ _KINDS: Final = {"int": int, "str": str, "int | None": (int, type(None)), "str |
 _TYPES: Final[Mapping[str, Any]] = {f.name: _KINDS[str(f.type)] for f in dataclasses.fields(Receipt)}
 _NEEDED: Final = frozenset(name for name, kind in _TYPES.items() if kind in (int, str))
 # fields that lines of the first version did not have; there every other one stood, as null where it said nothing
-_NEW_IN_2: Final = frozenset({"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "signature"})
+_NEW_IN_2: Final = frozenset(
+    {"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "stale", "signature"}
+)
 _FIRST: Final = frozenset(_TYPES) - _NEW_IN_2
 _PLACE: Final = {name: at for at, name in enumerate(_TYPES)}
 _ORDERED: Final = tuple((f'"{name}":', _PLACE[name]) for name in sorted(_TYPES))

@@ -75,6 +75,7 @@ def receipt_of(
         partial=_partial(outcome, policy.limits, size),
         dropped=dropped or None,
         shadows=_shadows(outcome) if outcome.shadows else None,
+        stale="yes" if policy.stale else None,
     )
     return as_receipt(draft)
 

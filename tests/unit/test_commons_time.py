@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import interlock
 from interlock.__main__ import main
 from interlock.base.clock import ManualClock
 from interlock.base.errors import BadInput, InterlockError
@@ -38,6 +39,7 @@ from interlock.commons.timefloor import (
     trusted_now,
 )
 from interlock.commons.updater import MetadataRefused, Stale
+from interlock.engine import ambient
 from interlock.node.cli import mesh_pins
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.entry import signed_entry
@@ -355,3 +357,40 @@ def test_init_states_the_age_of_an_offline_node(commons: World, capsys: pytest.C
     assert read_pins(commons.home / "o").offline_us == 5 * DAY_US
     assert main([*words, "--offline"]) == 2
     assert "another offline age" in capsys.readouterr().err
+
+
+# --- receipts -----------------------------------------------------------------------------------------------------
+
+
+def _receipts(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text().splitlines()[1:]]
+
+
+def test_receipts_of_a_node_that_holds_its_packs_for_too_long_say_stale(commons: World, tmp_path: Path) -> None:
+    stick = Stick(commons)
+    node = stick.node(stick.fill("one"))
+    node.subscribe("team", "stable")
+    node.update()
+    watch = installed.Watch(stick.home, stick.clock)
+    young = watch()
+    assert watch() == young
+    stick.clock.advance(31 * DAY_S)
+    assert watch() != young
+    policy = installed.load(stick.home, "team", "stable", stick.clock)
+    assert policy.stale
+    assert not installed.load(stick.home, "team", "stable", ManualClock(commons.clock.now_us())).stale
+    file = tmp_path / "receipts.jsonl"
+    interlock.install(policy=policy, sink=interlock.FileSink(file))
+    try:
+        assert interlock.enforce_tool_call("Bash", {"command": "ls"})
+        with pytest.raises(interlock.Blocked):
+            interlock.enforce_tool_call("Bash", {"command": "run zap now"})
+    finally:
+        ambient.install(None)
+    assert [row.get("stale") for row in _receipts(file)] == ["yes", "yes"]
+
+
+def test_receipts_of_other_nodes_say_nothing_of_it(commons: World) -> None:
+    _, home = _followed(commons)
+    commons.clock.advance(900 * DAY_S)
+    assert not installed.load(home, "team", "stable", commons.clock).stale

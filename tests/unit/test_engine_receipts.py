@@ -457,7 +457,7 @@ def of_the_first_version(path: Path, count: int) -> None:
     header: dict[str, object] = {"format": "interlock-receipts", "v": 1, "chain": "aa"}
     prev = keys.seal(encode(header))
     out = [encode({**header, "mac": prev})]
-    new = {"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "signature", "mac"}
+    new = {"policy_verdict", "reason", "approval_id", "partial", "dropped", "shadows", "stale", "signature", "mac"}
     for n in range(count):
         body = {k: v for k, v in dataclasses.asdict(receipt(n, seq=n + 1, prev=prev)).items() if k not in new}
         prev = keys.seal(encode(body))

@@ -20,12 +20,16 @@ _GUESTS: Final = ("pack", "overlay")  # kinds of source whose rules may only add
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a rule came from. `pack_digest` (hex) and `log_index` stand only with a rule of a community pack."""
+    """Where a rule came from. `pack_digest` (hex) and `log_index` stand only with a rule of a community pack.
+
+    `stale` is true of one that a node without a network holds for longer than it was told to.
+    """
 
     kind: Literal["code", "file", "builtin", "pack", "overlay"] = "code"
     name: str = ""
     pack_digest: str | None = None
     log_index: int | None = None
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,10 @@ class Policy:
     oversize: Oversize = field(default_factory=Oversize)
     prove_harmless: bool = False
     quarantined: tuple[Quarantined, ...] = ()
+    stale: bool = field(init=False, repr=False, compare=False, default=False)  # whether a rule of it is
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stale", any(rule.source.stale for rule in self.rules))
         object.__setattr__(self, "rules", _guests_last(self.rules))
 
 
