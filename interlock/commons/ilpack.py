@@ -178,6 +178,8 @@ def _trusted(bundle: _Bundle, root: bytes, policy: TlogPolicy) -> tuple[TrustedM
     demand_holders(root)
     trusted, trusted_root = TrustedMetadataSet(root, EnvelopeType.METADATA), root
     trusted.reference_time = _dt.datetime.fromtimestamp(cosigned_us / MICROSECONDS, tz=_dt.UTC)
+    if files.get(f"{trusted.root.version}.root.json", root) != root:
+        raise BadIlpack("is another than the root that is trusted here", where=f"{trusted.root.version}.root.json")
     while (name := f"{trusted.root.version + 1}.root.json") in files:
         demand_holders(files[name], trusted_root)
         trusted.update_root(files[name])

@@ -11,7 +11,7 @@ pack is held to its ring and to what the operator granted:
     beta, canary  the ring allows no more than asking, or than shadow
     watched       of a version in its monitor window: in shadow
     stepped-back  in shadow, by a step back
-    shadow        in shadow, as its author wrote it
+    shadow        in shadow, as its author wrote it, or as the pack's status says
 
 What was removed from the commons is not there, granted or not. An allow of a pack never lifts an objection.
 """
@@ -155,7 +155,7 @@ class _Standing:
     def _state(self, doc: RuleDoc, of: Subscribed, semantic: str) -> tuple[State, Verdict]:
         name, ring = of.pack.name, of.ring
         granted = self._grants.covers(name, semantic)
-        if doc.shadow:
+        if doc.shadow or of.pack.status == "shadow":
             return "shadow", Verdict.ALLOW
         if of.watched:
             return "watched", Verdict.ALLOW

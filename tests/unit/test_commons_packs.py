@@ -213,6 +213,15 @@ def test_a_policy_that_extends_another_is_no_pack() -> None:
         pack_from_policy(json.dumps(document).encode(), version=1, licence="MIT", authors=["A"], where="f.json")
 
 
+def test_a_pack_whose_status_is_shadow_is_never_felt_though_it_is_granted() -> None:
+    rules = [rule("team.zap", "zap")]
+    for status, verdict, shadows in (("shadow", Verdict.ALLOW, 1), ("deprecated", Verdict.BLOCK, 0)):
+        made = build_pack("team", 1, rules, licence="MIT", authors=["A"], status=status)  # type: ignore[arg-type]
+        policy = resolve((), [Subscribed(made, "stable", 4)], _granting(*rules))
+        outcome = evaluate(policy, SensorEvent("Bash", {"command": "run zap now"}))
+        assert (outcome.decision.verdict, len(outcome.shadows)) == (verdict, shadows)
+
+
 # --- rings --------------------------------------------------------------------------------------------------------
 
 

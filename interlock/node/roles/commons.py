@@ -22,8 +22,8 @@ RETRY_EVERY_S: Final = 60.0
 
 
 def app(public: Path) -> Starlette:
-    """Serves `metadata/` and `targets/` below the commons' public directory, and nothing else."""
-    mounts = {"/metadata": public / "metadata", "/targets": public / "targets"}
+    """Serves `metadata/`, `targets/` and `records/` below the commons' public directory, and nothing else."""
+    mounts = {f"/{name}": public / name for name in ("metadata", "targets", "records")}
     return static_app(mounts, lambda path: path == "metadata/timestamp.json")
 
 
