@@ -9,6 +9,7 @@ use interlock_engine::evaluate::{Decision, Opinion, Saying};
 use interlock_engine::plan as engine;
 use interlock_engine::value::{Event, Origin, Phase, Value};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
@@ -169,7 +170,7 @@ impl Plan {
             return Ok(py.None().into_bound(py));
         }
         let whole = match &event.args {
-            Value::Map(_) if wrapped => dict.get_item("result")?,
+            Value::Map(_) if wrapped => dict.get_item(intern!(py, "result"))?,
             _ => None,
         };
         let told = said
@@ -251,11 +252,12 @@ fn text<'o>(object: &'o Bound<'_, PyAny>) -> Result<Option<&'o str>, NoText> {
 }
 
 fn read_origins(origins: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    let py = origins.py();
     let mut read = Vec::new();
     for origin in origins.cast::<PyTuple>()?.iter() {
         read.push((
-            origin.getattr("source")?.extract()?,
-            origin.getattr("path")?.extract()?,
+            origin.getattr(intern!(py, "source"))?.extract()?,
+            origin.getattr(intern!(py, "path"))?.extract()?,
         ));
     }
     Ok(read)
