@@ -240,6 +240,9 @@ def test_gossip_finds_agreement_between_a_node_a_copy_and_files(tmp_path: Path, 
     assert said()[0].count("agrees ") == 3
     assert main([*words, "--show"]) == 0
     (tmp_path / "theirs").write_text(said()[0])
+    assert main([*words, "--show", "--json"]) == 0
+    assert json.loads(said()[0]) == {"notes": [(tmp_path / "theirs").read_text()]}
+    assert main([*words[:-1], str(tmp_path / "nobody"), "--show"]) == 2
     assert main([*words[:-1], str(tmp_path / "other"), str(tmp_path / "theirs"), str(copy), "--json"]) == 0
     assert [row["result"] for row in json.loads(said()[0])["places"]] == ["agrees", "agrees"]
     assert not list((home).glob("evidence/*"))

@@ -58,7 +58,7 @@ def gossip(args: argparse.Namespace) -> int:
     view = LogView(home / "log", policy, SystemClock())
     names = list(dict.fromkeys(log.key.name for log in policy.logs))
     if args.show:
-        return _show(view, names)
+        return _show(view, names, as_json=args.json)
     trouble: list[_Row] = []
     with http_client() as client:
         found = list(_seen(policy, view, names, args.place, trouble, client))
@@ -76,11 +76,13 @@ def gossip(args: argparse.Namespace) -> int:
     return _told(args, [*(row for o in origins for row in o.rows()), *trouble], kept)
 
 
-def _show(view: LogView, names: Sequence[str]) -> int:
-    notes = [note for note in map(view.note, names) if note is not None]
+def _show(view: LogView, names: Sequence[str], *, as_json: bool) -> int:
+    notes = [note.decode("utf-8") for note in map(view.note, names) if note is not None]
     if not notes:
         raise BadInput("has seen no checkpoint yet", where="this node", fix="run interlock mesh update first")
-    print("".join(note.decode("utf-8") for note in notes), end="")
+    if len(notes) > 1 and not as_json:
+        raise BadInput("has seen several logs", where="this node", fix="give --json, or a --policy with one of them")
+    print(json.dumps({"notes": notes}) if as_json else notes[0], end="\n" if as_json else "")
     return EXIT_OK
 
 
