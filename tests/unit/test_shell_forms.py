@@ -299,3 +299,16 @@ def test_bash_reads_each_of_its_forms() -> None:
 )
 def test_every_kind_of_effect_is_told_with_its_scope(command: str, kind: str, scope: str) -> None:
     assert (kind, scope) in {(i.effect, i.scope) for i in intents(SensorEvent("Bash", {"command": command}))}
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("alias ls='ls -l'; ls /tmp", {"fs.list"}),
+        ("alias rm='rm -i'; rm -rf /", {"fs.delete", "fs.delete.recursive", "fs.delete.root"}),
+        ("alias a=b; alias b=a; a x", set()),
+        ("alias ls='alias ls=rm; ls'; ls x; ls y", {"fs.delete"}),
+    ],
+)
+def test_an_alias_is_the_command_of_its_name_in_its_own_text(command: str, names: set[str]) -> None:
+    assert {i.name for i in intents(SensorEvent("Bash", {"command": command}))} == names

@@ -171,7 +171,7 @@ class Walk(Findings):
         for name, value in list(self.env.values.items()):
             old = before.get(name)
             if old is not None and old != value:
-                self.env.values[name] = (old + value)[:_MAX_TURNS] if _short(old, value) else (UNKNOWN_ARG,)
+                self.env.values[name] = old + value if len(old + value) <= _MAX_TURNS else (UNKNOWN_ARG,)
         return out
 
     def _case(self, node: Case, stdin: Arg | None) -> Arg:
@@ -270,7 +270,7 @@ class Walk(Findings):
             else:
                 self.env.set(name, value)
                 self._sensitive(name, value)
-        alias = self._alias(node.words)
+        name = self._alias(node.words)
         argv = self.expander.words(node.words)
         stdin, writes = self._redirected(node.redirects, stdin)
         if not argv:
@@ -279,8 +279,13 @@ class Walk(Findings):
             self._sensitive(name, value)
         saved = self.env.copied() if prefix else None
         self.env.values.update(prefix)
+        alias = self.aliases.get(name, "")
+        if alias:
+            self.aliases[name] = ""  # in its own text it is the command of that name
         aliased = Arg(" ".join([alias, *map(quoted, argv[1:])]) if alias else "")
         out = self.code(aliased, argv[0].text, stdin) if alias else self.execute(argv, stdin)
+        if alias:
+            self.aliases[name] = self.aliases[name] or alias
         if saved is not None:
             self.env.values = saved
         return self._written(writes, out)
@@ -298,7 +303,7 @@ class Walk(Findings):
 
     def _alias(self, words: tuple[Word, ...]) -> str:
         if self.aliases and words and len(words[0]) == 1 and isinstance(words[0][0], Lit) and not words[0][0].quoted:
-            return self.aliases.get(words[0][0].text, "")
+            return words[0][0].text
         return ""
 
     def execute(self, argv: list[Arg], stdin: Arg | None, *, functions: bool = True) -> Arg:
@@ -431,10 +436,6 @@ class Walk(Findings):
         for target in writes:
             self.remember(target, out)
         return EMPTY if writes else out
-
-
-def _short(old: tuple[Arg, ...], new: tuple[Arg, ...]) -> bool:
-    return len(old) + len(new) <= _MAX_TURNS
 
 
 _NODES: Final[dict[type, Callable[..., Arg]]] = {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 /// Characters, and bytes, that one character becomes at most.
 pub const LONGEST: usize = 18;
+const MARKED: u32 = 0x1_0000; // characters that have a bit
 const TABLE: &str = include_str!("../../../interlock/engine/policy/nfkc.txt");
 const SYLLABLES: (u32, u32) = (0xac00, 11_172); // of Hangul: the first, and how many; Unicode Standard 3.12
 const LEADS: (u32, u32) = (0x1100, 19);
@@ -22,6 +23,7 @@ struct Table {
     decomposed: HashMap<u32, Vec<u32>>,
     composed: HashMap<(u32, u32), u32>,
     changing: Vec<(u32, u32)>, // spans that rise, of characters that may change
+    marks: Vec<u64>,           // a bit for each of the first characters: whether it may change
 }
 
 /// The normal form of a text.
@@ -63,6 +65,12 @@ impl Table {
                 _ => table.changing.push((code, code)),
             }
         }
+        table.marks = (0..MARKED / 64)
+            .map(|row| {
+                let bits = (0..64).filter(|bit| table.is_changing(64 * row + bit));
+                bits.fold(0, |marks, bit| marks | 1 << bit)
+            })
+            .collect();
         table
     }
 
@@ -101,9 +109,16 @@ impl Table {
 
     fn may_change(&self, c: char) -> bool {
         let code = u32::from(c);
-        if code < 128 {
-            return false;
+        match usize::try_from(code / 64)
+            .ok()
+            .and_then(|row| self.marks.get(row))
+        {
+            Some(marks) => marks >> (code % 64) & 1 == 1,
+            None => self.is_changing(code),
         }
+    }
+
+    fn is_changing(&self, code: u32) -> bool {
         let after = self.changing.partition_point(|(low, _)| *low <= code);
         after
             .checked_sub(1)

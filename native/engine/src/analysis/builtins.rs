@@ -10,7 +10,8 @@ use super::environment::{one, Elements};
 use super::options::split;
 use super::paths::join;
 use super::patterns::{is_identifier, lines, Pattern};
-use super::values::{first_taint, length, partition, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
+use super::tree::{Part, Word};
+use super::values::{first_taint, length, partition, quoted, spaced, Arg, HOME_TEXT, UNKNOWN_TEXT};
 use super::walk::{Call, Handler, Walk};
 
 const MAX_LINES: usize = 32;
@@ -141,6 +142,56 @@ fn unset(walk: &mut Walk, call: &Call) -> Option<Arg> {
         walk.functions.retain(|(name, _)| *name != arg.text);
     }
     Some(Arg::empty())
+}
+
+impl Walk {
+    /// The alias that a command's first word is, and its text.
+    pub(crate) fn alias(&self, words: &[Word]) -> Option<(String, String)> {
+        if self.aliases.is_empty() {
+            return None;
+        }
+        match words.first().map(Vec::as_slice) {
+            Some(
+                [Part::Lit {
+                    text,
+                    quoted: false,
+                }],
+            ) => self
+                .aliases
+                .iter()
+                .find(|(name, value)| name == text && !value.is_empty())
+                .cloned(),
+            _ => None,
+        }
+    }
+
+    /// What an alias stands for; in its own text it is the command of that name.
+    pub(crate) fn aliased(
+        &mut self,
+        name: &str,
+        alias: String,
+        argv: &[Arg],
+        stdin: Option<Arg>,
+    ) -> Arg {
+        let mut text = alias.clone();
+        for arg in argv.iter().skip(1) {
+            text.push(' ');
+            text.push_str(&quoted(arg));
+        }
+        let program = argv.first().map_or("", |arg| arg.text.as_str());
+        self.set_alias(name, String::new());
+        let out = self.code(Arg::new(text), program, stdin);
+        self.set_alias(name, alias);
+        out
+    }
+
+    /// Give an alias a text, or take it away for a while; one that was given another text meanwhile keeps that.
+    fn set_alias(&mut self, name: &str, text: String) {
+        let held = self.aliases.iter_mut().find(|(known, _)| known == name);
+        if let Some((_, old)) = held.filter(|(_, old)| text.is_empty() || old.is_empty()) {
+            *old = text;
+        }
+    }
 }
 
 fn alias(walk: &mut Walk, call: &Call) -> Option<Arg> {

@@ -6,7 +6,7 @@ use super::ordinary::is_ordinary;
 use super::outputs::printed;
 use super::parser::parse_marked;
 use super::tree::{Assign, Node, Part, Script, Simple, Word};
-use super::values::{base_name, is_space, length, quoted, without_version, Arg, SELF, UNKNOWN};
+use super::values::{base_name, is_space, length, without_version, Arg, SELF, UNKNOWN};
 use super::walk::{Call, Handler, Program, Receiver, Walk, ARG_COST, MAX_NESTED};
 use super::words::graver;
 use std::borrow::Cow;
@@ -109,7 +109,7 @@ impl Walk {
             self.env.put(&name, value);
         }
         let out = match alias {
-            Some(alias) => self.aliased(&alias, &argv, stdin),
+            Some((name, alias)) => self.aliased(&name, alias, &argv, stdin),
             None => self.execute(argv, stdin, true),
         };
         if let Some(values) = saved {
@@ -178,35 +178,6 @@ impl Walk {
             };
             handler(self, &call);
         }
-    }
-
-    fn alias(&self, words: &[Word]) -> Option<String> {
-        if self.aliases.is_empty() {
-            return None;
-        }
-        match words.first().map(Vec::as_slice) {
-            Some(
-                [Part::Lit {
-                    text,
-                    quoted: false,
-                }],
-            ) => self
-                .aliases
-                .iter()
-                .find(|(name, value)| name == text && !value.is_empty())
-                .map(|(_, value)| value.clone()),
-            _ => None,
-        }
-    }
-
-    fn aliased(&mut self, alias: &str, argv: &[Arg], stdin: Option<Arg>) -> Arg {
-        let mut text = alias.to_owned();
-        for arg in argv.iter().skip(1) {
-            text.push(' ');
-            text.push_str(&quoted(arg));
-        }
-        let program = argv.first().map_or("", |arg| arg.text.as_str());
-        self.code(Arg::new(text), program, stdin)
     }
 
     /// One command with its arguments, as the tables know it.

@@ -100,6 +100,9 @@ pub fn head(text: &str, characters: usize) -> &str {
     if let Some(plain) = text.get(..characters).filter(|start| start.is_ascii()) {
         return plain;
     }
+    if text.chars().count() <= characters {
+        return text; // characters are counted many at a time, and found one by one
+    }
     text.char_indices()
         .nth(characters)
         .and_then(|(end, _)| text.get(..end))

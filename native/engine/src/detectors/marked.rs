@@ -126,7 +126,7 @@ fn password_after(text: &[u8], after: usize) -> Option<(usize, usize)> {
     while count < PASSWORD.1 {
         match text.get(end) {
             Some(byte) if !matches!(byte, b'"' | b'\'') && blank(text, end) == 0 => {
-                end += width(*byte)
+                end += width(*byte);
             }
             _ => break,
         }

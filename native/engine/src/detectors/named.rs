@@ -36,15 +36,9 @@ pub struct Named<'t> {
     pub quoted: bool,
 }
 
-const SIGNS: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut at = 0;
-    while at < 256 {
-        table[at] = matches!(at as u8, b':' | b'=' | b',' | b'|' | b'"' | b'\'');
-        at += 1;
-    }
-    table
-};
+fn is_sign(byte: u8) -> bool {
+    matches!(byte, b':' | b'=' | b',' | b'|' | b'"' | b'\'')
+}
 
 /// The leftmost from a position on.
 #[must_use]
@@ -53,7 +47,7 @@ pub fn next_named(text: &str, from: usize) -> Option<Named<'_>> {
     let mut at = from;
     loop {
         let mut rest = bytes.get(at..)?.iter();
-        at += rest.position(|byte| SIGNS.get(usize::from(*byte)) == Some(&true))?;
+        at += rest.position(|byte| is_sign(*byte))?;
         if let Some(found) = before_sign(text, from, at) {
             return Some(found);
         }
@@ -186,7 +180,7 @@ type Held = ((usize, usize), usize, bool);
 fn value_after(bytes: &[u8], sign: usize) -> Option<Held> {
     let rest = bytes.get(sign..)?;
     let lengths: &[usize] = match rest {
-        [b':', b'=', ..] | [b'=', b'=', ..] if !rest.starts_with(b"===") => &[2, 1],
+        [b':' | b'=', b'=', ..] if !rest.starts_with(b"===") => &[2, 1],
         [b'=', b'=', ..] => &[3, 2, 1],
         [b'=', b'>', ..] => &[1, 2],
         [b'|', b'|', b':', ..] => &[3, 2],
@@ -214,21 +208,18 @@ fn value_from(bytes: &[u8], from: usize) -> Option<Held> {
 }
 
 fn value_at(bytes: &[u8], at: usize) -> Option<Held> {
-    match bytes.get(at)? {
-        quote @ (b'"' | b'\'' | b'`') => {
-            let start = at + 1;
-            let reach = bytes.len().min(start + 4 * LONGEST + 1);
-            let inside = bytes.get(start..reach)?;
-            let size = memchr2(*quote, b'\n', inside)?;
-            let count = counted(inside.get(..size)?);
-            let is_whole = inside.get(size) == Some(quote) && (QUOTED..=LONGEST).contains(&count);
-            is_whole.then_some(((start, start + size), start + size + 1, true))
-        }
-        _ => {
-            let end = plain_end(bytes, at)?;
-            Some(((at, end), end, false))
-        }
+    let quote = *bytes.get(at)?;
+    if !matches!(quote, b'"' | b'\'' | b'`') {
+        let end = plain_end(bytes, at)?;
+        return Some(((at, end), end, false));
     }
+    let start = at + 1;
+    let reach = bytes.len().min(start + 4 * LONGEST + 1);
+    let inside = bytes.get(start..reach)?;
+    let size = memchr2(quote, b'\n', inside)?;
+    let count = counted(inside.get(..size)?);
+    let is_whole = inside.get(size) == Some(&quote) && (QUOTED..=LONGEST).contains(&count);
+    is_whole.then_some(((start, start + size), start + size + 1, true))
 }
 
 /// Where a value ends that is not quoted.

@@ -6,15 +6,9 @@ const NEAR: usize = 8; // bytes that are looked at one by one first
 const CHUNK: usize = 64; // bytes that are looked at together
 
 /// Whether a byte ends a word: an ASCII blank of Python, a quote or a comma.
-const ENDS: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut at = 0;
-    while at < 256 {
-        table[at] = matches!(at, 0x09..=0x0d | 0x1c..=0x20 | 0x22 | 0x27 | 0x2c);
-        at += 1;
-    }
-    table
-};
+fn ends_word(byte: u8) -> bool {
+    matches!(byte, 0x09..=0x0d | 0x1c..=0x20 | b'"' | b'\'' | b',')
+}
 
 /// The character at a place as `re.I` folds it, and its bytes; none for one that folds to no ASCII character.
 #[must_use]
@@ -138,20 +132,18 @@ pub fn next_byte(text: &[u8], from: usize, is: impl Fn(u8) -> bool) -> Option<us
 /// The words of so many bytes or more: what stands between blanks, quotes and commas.
 pub fn long_words(text: &str, least: usize) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
-    let ends = |byte: &u8| ENDS.get(usize::from(*byte)) == Some(&true);
     let mut from = 0;
     std::iter::from_fn(move || loop {
         let window = bytes.get(from..from + least)?;
-        match window.iter().rposition(ends) {
-            Some(at) => from += at + 1,
-            None => {
-                let begin = from;
-                let rest = bytes.get(begin + least..)?.iter();
-                let more = rest.take_while(|byte| !ends(byte)).count();
-                from = begin + least + more;
-                return text.get(begin..from);
-            }
+        if let Some(at) = window.iter().rposition(|byte| ends_word(*byte)) {
+            from += at + 1;
+            continue;
         }
+        let begin = from;
+        let rest = bytes.get(begin + least..)?.iter();
+        let more = rest.take_while(|byte| !ends_word(**byte)).count();
+        from = begin + least + more;
+        return text.get(begin..from);
     })
 }
 

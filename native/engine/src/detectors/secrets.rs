@@ -152,7 +152,7 @@ fn keys<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
 }
 
 /// What was written, and the rest of the text; the text itself where nothing was.
-fn rest_of<'t>(text: Cow<'t, str>, copied: usize, written: String) -> Cow<'t, str> {
+fn rest_of(text: Cow<'_, str>, copied: usize, written: String) -> Cow<'_, str> {
     if copied == 0 {
         return text;
     }

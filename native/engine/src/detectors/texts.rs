@@ -108,12 +108,12 @@ pub fn marks(text: &str) -> bool {
     let seen = visible(text);
     let bytes = seen.as_bytes();
     memchr3_iter(b'<', b'[', b'\n', bytes).any(|at| {
-        let is_here = |mark: &&str| {
+        let is_here = |mark: &str| {
             let here = bytes.get(at..at + mark.len());
             here.is_some_and(|here| here.eq_ignore_ascii_case(mark.as_bytes()))
         };
         let plain = bytes.get(at) == Some(&b'\n') && bytes.get(at + 1) != Some(&b'\n');
-        !plain && MARKS.iter().any(|mark| is_here(&mark))
+        !plain && MARKS.iter().any(|mark| is_here(mark))
     })
 }
 

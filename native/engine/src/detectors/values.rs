@@ -35,43 +35,41 @@ static REFERENCE: LazyLock<Rx> = LazyLock::new(|| {
 });
 static DIGIT: LazyLock<Rx> = LazyLock::new(|| Rx::new(r"\d"));
 
-/// The first two characters of placeholders, a bit for each row: whether a byte is a first one, and a second one.
-const STARTS: ([u16; 256], [u16; 256]) = {
-    let rows: [(&[u8], &[u8]); 15] = [
-        (b"eExX", b"xX"),
-        (b"pP", b"lLuU"),
-        (b"cC", b"hH"),
-        (b"yY", b"oO"),
-        (b"iI", b"nN"),
-        (b"rR", b"eE"),
-        (b"dD", b"uU"),
-        (b"sSfF", b"aA"),
-        (b"aA", b"bB"),
-        (b"*", b"*"),
-        (b".", b"."),
-        (b"$", b"{("),
-        (b"{", b"{"),
-        (b"%", b"("),
-        (b"#", b"#"),
-    ];
-    let mut tables = ([0; 256], [0x8000; 256]);
-    tables.0[b'<' as usize] = 0x8000; // and anything
-    let mut row = 0;
-    while row < rows.len() {
-        let mut at = 0;
-        while at < rows[row].0.len() {
-            tables.0[rows[row].0[at] as usize] |= 1 << row;
-            at += 1;
-        }
-        at = 0;
-        while at < rows[row].1.len() {
-            tables.1[rows[row].1[at] as usize] |= 1 << row;
-            at += 1;
-        }
-        row += 1;
-    }
-    tables
-};
+/// The first two characters of placeholders.
+const PAIRS: [(&[u8], &[u8]); 15] = [
+    (b"ex", b"x"),
+    (b"p", b"lu"),
+    (b"c", b"h"),
+    (b"y", b"o"),
+    (b"i", b"n"),
+    (b"r", b"e"),
+    (b"d", b"u"),
+    (b"sf", b"a"),
+    (b"a", b"b"),
+    (b"*", b"*"),
+    (b".", b"."),
+    (b"$", b"{("),
+    (b"{", b"{"),
+    (b"%", b"("),
+    (b"#", b"#"),
+];
+const ANY: u16 = 0x8000; // the pair of a sign with anything
+
+/// A bit of each pair: whether a byte is a first one of it, and whether a second one.
+static STARTS: LazyLock<[[u16; 256]; 2]> = LazyLock::new(|| {
+    let marks = |second: bool| {
+        std::array::from_fn(|at| {
+            let byte = u8::try_from(at).unwrap_or(0).to_ascii_lowercase();
+            let own = if second || byte == b'<' { ANY } else { 0 };
+            let pairs = PAIRS.iter().enumerate();
+            pairs.fold(own, |all, (row, (one, other))| {
+                let is_one = if second { other } else { one }.contains(&byte);
+                all | u16::from(is_one) << row
+            })
+        })
+    };
+    [marks(false), marks(true)]
+});
 
 /// Whether a mask has been put into a value.
 #[must_use]
@@ -100,10 +98,10 @@ fn is_word(value: &str) -> bool {
 
 fn is_placeholder(value: &str) -> bool {
     let mark = |table: &[u16; 256], byte: u8| table.get(usize::from(byte)).copied().unwrap_or(0);
+    let [firsts, seconds] = &*STARTS;
     let bytes = value.as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
-    let mut begins =
-        pairs.map(|(first, second)| mark(&STARTS.0, *first) & mark(&STARTS.1, *second));
+    let mut begins = pairs.map(|(first, second)| mark(firsts, *first) & mark(seconds, *second));
     let may_hold = !value.is_ascii() || begins.any(|both| both != 0);
     may_hold && PLACEHOLDER.is_in(value)
 }
