@@ -15,6 +15,8 @@ from interlock.commons.indicators import build_catalog
 from interlock.commons.publish import Publisher
 from interlock.node.cli import mesh_publish
 from interlock.node.cli.main import main
+from interlock.node.cli.mesh_status import rows
+from interlock.node.config import MeshConfig
 from tests.unit.commons_world import World, log_policy, pack, seed, world
 
 Run = Callable[..., tuple[int, str]]
@@ -126,3 +128,13 @@ def test_a_catalog_and_a_packed_source_are_one_command_each(commons: World, run:
     )  # fmt: skip
     assert (code, "coding-agent version 1" in said) == (EXIT_OK, True)
     assert run("publish", "HOME/made.json", "--ring", "canary")[0] == EXIT_OK
+
+
+def test_a_deprecated_pack_says_so_in_a_node_s_checks(commons: World, run: Run) -> None:
+    run("pack", "HOME/team.json", "--status", "deprecated", "--version", "2", "--out", "HOME/old.json")
+    assert run("publish", "HOME/old.json", "--ring", "canary")[0] == EXIT_OK
+    node = commons.member("node")
+    node.subscribe("team", "canary")
+    node.update()
+    told = [(row.status, row.detail) for row in rows(MeshConfig(commons.home / "node")) if "status" in row.check]
+    assert told == [("warn", "version 2 is deprecated: its authors look after it no more")]

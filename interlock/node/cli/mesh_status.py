@@ -88,6 +88,9 @@ def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int
     force = live.in_force(now).get(followed.key)
     shown = "nothing yet" if force is None else f"version {force.version}, log index {force.log_index}"
     yield Row(followed.name, "ok", f"{shown}, bytes as verified, {len(held.standings)} rules")
+    if installed.stored_pack(config.home, row).status == "deprecated":
+        told = f"version {row.version} is deprecated: its authors look after it no more"
+        yield Row(f"{followed.name} status", "warn", told, "ask the commons what follows it")
     if row.live_at > now:
         told = f"version {row.version} is watched for {shown_time(row.live_at - now)} yet"
         yield Row(f"{followed.name} window", "ok", told)
