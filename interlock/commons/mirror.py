@@ -6,7 +6,7 @@ hold a version or a digest are put beside the old ones first. The two that chang
 `timestamp.json`, belong together: no snapshot may be shown under a checkpoint that has a newer one. So both are links
 into one folder, and one rename switches them. A copy that is cut short therefore shows the state before it.
 
-    DIR/public/{metadata,targets,log}/  served     DIR/public/now -> states/N/{timestamp.json,checkpoint}
+    DIR/public/{metadata,targets,records,log}/  served     DIR/public/now -> states/N/{timestamp.json,checkpoint}
     DIR/tuf/  DIR/view/  DIR/newest.json           what this mirror has verified
 """
 
@@ -35,6 +35,7 @@ from interlock.commons.layout import LOG_PREFIX, PUBLIC_FILE, snapshot_files
 from interlock.commons.logged import LogFetcher
 from interlock.commons.newest import Commons
 from interlock.commons.pins import Pins
+from interlock.commons.record_copies import RecordCopies
 from interlock.commons.updater import View
 from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.follow import LogView, tile_loader
@@ -68,6 +69,7 @@ class Mirror:
     ) -> None:
         self._dir = directory
         self._pins = pins
+        self._fetcher = fetcher
         self._clock = clock
         self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
         self._commons = Commons(
@@ -88,12 +90,15 @@ class Mirror:
         Unreachable, NotWritable.
         """
         private_dir(self._dir)
-        with file_lock(self._dir / "lock"), self._commons.current(self._clock.now_us()) as now:
+        now_us = self._clock.now_us()
+        with file_lock(self._dir / "lock"), self._commons.current(now_us) as now:
+            records = RecordCopies(self._dir / "records.json")
             view, checkpoint = now.view, now.checked.checkpoint
             metadata = view.metadata()
             timestamp = metadata.pop(_TIMESTAMP)
             new = self._copy_targets(view)
-            new += self._copy_tiles(checkpoint)
+            new += self._copy_tiles(checkpoint, records, now_us)
+            new += records.copy(self._fetcher, lambda name: (self.public / name).exists(), self._put, now_us)
             new += self._put_all({f"metadata/{name}": data for name, data in metadata.items()})
             shown = zip(snapshot_files(view.snapshot_version), (now.place.entry, now.place.proof), strict=True)
             new += self._put_all(dict(shown))
@@ -111,13 +116,14 @@ class Mirror:
                 new += 1
         return new
 
-    def _copy_tiles(self, checkpoint: Checkpoint) -> int:
+    def _copy_tiles(self, checkpoint: Checkpoint, records: RecordCopies, now_us: int) -> int:
         """Bring the tiles and entries that are not here yet; none is kept that does not lead to the signed root."""
         load, builder = tile_loader(self._log_fetcher), self._held_tree()
         since, new = builder.size, 0
         tiles = grown(builder, checkpoint, load)
         for tile, entries in bundles(checkpoint, since, tiles, load):
             new += self._put_all({f"{LOG_PREFIX}/{tile.path}": encode_bundle(entries)})
+            records.want(entries, now_us)
         return new + self._put_all({f"{LOG_PREFIX}/{t.path}": data for t, data in tiles.items()})
 
     def _held_tree(self) -> TileBuilder:

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from interlock.base.fetch import DirectoryFetcher, Fetcher
+from interlock.commons.layout import record_files
 from interlock.commons.mirror import Mirror
+from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
+from interlock.commons.record_copies import ASKED_FOR_US
+from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import Log
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.tiles import decode_bundle, encode_bundle, parse_path, tiles_of
-from tests.unit.commons_world import World, log_policy, pack, world
+from tests.unit.commons_world import World, log_policy, pack, seed, world
 
 
 @pytest.fixture
@@ -111,3 +115,50 @@ def test_a_mirror_whose_own_tiles_are_damaged_builds_them_anew(commons: World, n
     (mirror.public / "log" / "checkpoint").unlink()
     mirror.copy()
     assert tiles(mirror.public / "log") == good
+
+
+def records(directory: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (directory / "records").glob("*")}
+
+
+def test_a_mirror_has_every_record_with_its_entry_and_proof(commons: World) -> None:
+    mirror = commons.mirror()
+    mirror.copy()
+    assert len(records(commons.public)) >= 3
+    assert records(mirror.public) == records(commons.public)
+
+
+def test_a_record_that_is_not_served_holds_nothing_up_and_is_asked_for_again(commons: World) -> None:
+    nowhere = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
+    commons.log.append(nowhere.data)
+    commons.publisher.publish(pack(2), "canary")
+    mirror = commons.mirror()
+    mirror.copy()
+    assert records(mirror.public) == records(commons.public)
+    path, *beside = record_files("ab" * 32)
+    for name in (path, *beside):
+        (commons.public / name).write_bytes(b"not what was logged")
+    mirror.copy()
+    assert not (mirror.public / path).exists()
+    data = b"what was logged"
+    late = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256=sha256_hex(data), at=1)
+    commons.log.append(late.data)
+    commons.publisher.publish(pack(3), "canary")
+    mirror.copy()
+    for name in record_files(sha256_hex(data)):
+        (commons.public / name).write_bytes(data)
+    mirror.copy()
+    assert (mirror.public / record_files(sha256_hex(data))[0]).read_bytes() == data
+
+
+def test_a_record_that_never_comes_is_asked_for_no_longer_after_a_while(commons: World) -> None:
+    nowhere = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
+    commons.log.append(nowhere.data)
+    commons.publisher.publish(pack(2), "canary")
+    mirror = commons.mirror()
+    mirror.copy()
+    assert "ab" * 32 in (commons.home / "mirror" / "records.json").read_text()
+    commons.clock.advance(ASKED_FOR_US / 1_000_000 + 1)
+    commons.publisher.renew()
+    mirror.copy()
+    assert "ab" * 32 not in (commons.home / "mirror" / "records.json").read_text()

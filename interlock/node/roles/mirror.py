@@ -22,8 +22,8 @@ _CHANGING: Final = frozenset({"metadata/timestamp.json", f"{LOG_PREFIX}/checkpoi
 
 
 def app(mirror: Mirror) -> Starlette:
-    """Serves the copy: `metadata/`, `targets/` and the log's files under `log/`."""
-    names = ("metadata", "targets", LOG_PREFIX)
+    """Serves the copy: `metadata/`, `targets/`, `records/` and the log's files under `log/`."""
+    names = ("metadata", "targets", "records", LOG_PREFIX)
     mounts = {f"/{name}": mirror.public / name for name in names}
     return static_app(mounts, lambda path: path in _CHANGING, within=mirror.public)
 
