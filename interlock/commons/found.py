@@ -1,7 +1,7 @@
 """What one subscription has now: the version that its ring names, checked whole, or a refusal.
 
     index names a version -> it is not older than what is in force -> signed bytes -> its log entry, proof and quorum
-    -> the pack parses and is the one that was named -> its proof is kept
+    -> the pack parses, is the one that was named, and came to its ring by promotion -> its proof is kept
 
 Nothing that is in force changes here; a caller puts in force what was found, or leaves it.
 """
@@ -22,6 +22,7 @@ from interlock.commons.layout import MAX_CHANNEL, channel_path, pack_path
 from interlock.commons.live import Key, Live, LiveRow, Subscription, store_file
 from interlock.commons.logged import Logged, demand_logged
 from interlock.commons.pack import MAX_PACK, Pack, parse_pack, sha256_hex
+from interlock.commons.promotion import demand_promoted
 from interlock.commons.timefloor import trusted_now
 from interlock.commons.updater import MetadataRefused, View
 from interlock.commons.withdrawn import Withdrawn, withdrawal
@@ -61,8 +62,8 @@ class Finder:
     def found(self, view: View, live: Live, wanted: Subscription) -> Found:
         """What one subscription has now: what its ring names, or the version that it is pinned to.
 
-        Raises: Rollback, NotFound, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, TooLarge,
-        Stale, Unreachable, NotWritable.
+        Raises: Rollback, NotFound, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, NotPromoted,
+        TooLarge, Stale, Unreachable, NotWritable.
         """
         newest = self._newest(view, wanted)
         _demand_not_older(wanted.name, live, newest, wanted.key)
@@ -95,10 +96,14 @@ class Finder:
         pack = parse_pack(data, where=path)
         if (pack.name, pack.version) != (wanted.pack, version):
             raise MetadataRefused("is another pack than its path says", where=path, fix="tell the commons")
+        demand_promoted(view, pack, wanted.ring, self._in_log)
         keep_proof(self._home, sha256, logged.index, logged.entry_data, logged.proof)
         now = trusted_now(self._home, self._clock.now_us())
         live_at = now + wanted.window_us if wanted.window_us else 0
         return LiveRow(*wanted.key, version, sha256, logged.index, logged.tree_size, now, live_at), pack
+
+    def _in_log(self, entry: bytes, proof: bytes) -> object:
+        return self._log.check_entry(entry, proof, self._fetcher)
 
     def logged(self, view: View, path: str, data: bytes, named: tuple[str, int, str]) -> Logged:
         """The place in the log of a target's bytes. Raises: as `demand_logged`."""

@@ -16,6 +16,7 @@ from interlock.base.keys import Ed25519Signer
 from interlock.commons.gate import Bench, GateRefused
 from interlock.commons.harness import Row
 from interlock.commons.ilpack import BadIlpack, export_ilpack, verify_ilpack
+from interlock.commons.journal import Loose
 from interlock.commons.layout import pack_path, promotion_path
 from interlock.commons.pack import BadPack, Pack, build_pack
 from interlock.commons.promotion import NotPromoted, demand_promotion
@@ -34,6 +35,7 @@ from interlock.commons.records import (
 from interlock.commons.reviewers import Reviewer, Reviewers, parse_reviewers
 from interlock.commons.revocation import BadRevocation, withdrawn_rows
 from interlock.commons.signers import load_keys
+from interlock.commons.steps import Begun
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.proof import parse_proof
 from tests.unit.commons_world import REVIEWERS, SIGN_OFF, World, pack, root_of, rule, seed, world
@@ -188,6 +190,27 @@ def test_what_the_log_has_not_does_not_count(commons: World) -> None:
     with pytest.raises(InterlockError) as caught:
         demand(commons, pack(), (replace(promoted, proof=gate.proof), gate, review))
     assert caught.value.code == "bad-proof"
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_node_refuses_a_stable_pack_that_was_signed_and_logged_but_not_promoted(
+    tmp_path: Path, borrowed: bool
+) -> None:
+    with world(tmp_path) as commons:
+        publisher = commons.publisher
+        publisher.publish(pack(), "stable")
+        node = commons.member("node")
+        node.subscribe("team", "stable")
+        node.update()
+        before = (commons.home / "node" / "live.json").read_bytes()
+        path = pack_path("stable", "team", 2)
+        item = publisher._item("pack", "team", 2, "stable", pack(2).data, path, "stable", publisher._key("stable"))
+        other = Loose(promotion_path(path), "stable", dump_evidence(evidence(commons, pack())))
+        begun = Begun((item,), loose=(other,) if borrowed else ())
+        publisher._run((("pack", f"stable/{path}", pack(2).data),), lambda base: begun, None)
+        with pytest.raises(NotPromoted, match="another pack" if borrowed else "without what a promotion needs"):
+            node.update()
+        assert (commons.home / "node" / "live.json").read_bytes() == before
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------
