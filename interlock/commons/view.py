@@ -21,6 +21,7 @@ from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import NotFound, TooLarge, Unreachable
 from interlock.base.files import NotWritable, os_reason, private_dir
 from interlock.base.text import is_sha256
+from interlock.commons.bins import bin_of, bin_versions
 from interlock.commons.layout import DELEGATIONS
 from interlock.commons.pack import sha256_hex
 from interlock.transparency.follow import Rollback
@@ -71,12 +72,25 @@ class View:
         Raises: NotFound, where no role names it; TooLarge; MetadataRefused; Stale; Unreachable.
         """
         with translated(f"targets/{path}"):
-            info = self._updater.get_targetinfo(path)
+            info = None if self._is_nowhere(path) else self._updater.get_targetinfo(path)
             if info is None:
                 raise NotFound("is not in the commons", where=path)
             if info.length > max_length:
                 raise TooLarge(f"is larger than {max_length} bytes", where=path)
             return held if held is not None and _is(info, held) else self._small(info)
+
+    def _is_nowhere(self, path: str) -> bool:
+        """Whether a path belongs in a ring's own file, and is not there: python-tuf would read one of its bins too."""
+        top = self._updater._trusted_set.targets
+        if top.delegations is None or path in top.targets:
+            return False
+        for role, terminating in top.delegations.get_roles_for_target(path):
+            ring = self._updater._load_targets(role, "targets")
+            if path in ring.targets or bin_of(ring, path) or not bin_versions(ring):
+                return False
+            if terminating:
+                return True
+        return False
 
     def keys_of(self, role: str) -> frozenset[str]:
         """The keys that speak for a role, in their text form; none for a role that is not there."""

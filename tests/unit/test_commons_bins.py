@@ -118,3 +118,19 @@ def test_rings_are_small_until_they_are_large(tmp_path: Path) -> None:
         made.publisher.publish(pack(), "stable")
         assert not list((made.public / "metadata").glob("*-*.json"))
         assert set(Repository(made.public).versions()) == {"targets", *DELEGATIONS, "snapshot", "timestamp"}
+
+
+def test_what_would_stand_in_the_ring_s_own_file_is_looked_for_in_no_bin(commons: World, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Noting(DirectoryFetcher):
+        def fetch(self, path: str, *, max_length: int) -> bytes:
+            asked.append(path)
+            return super().fetch(path, max_length=max_length)
+
+    now = commons.clock.now_us()
+    with refreshed(tmp_path / "tuf", Noting(commons.public), bootstrap=commons.root, now_us=now) as view:
+        with pytest.raises(NotFound):
+            view.target("revoked/stable.json", 1 << 20)
+        assert view.target("channels/stable.json", 1 << 20)
+    assert not [path for path in asked if "stable-" in path]
