@@ -203,9 +203,10 @@ class Monitor:
                 seen.say("unlogged", f"{mirror}: {where}", f"is signed, and no entry of type {kind} stands for it")
 
 
-# What has one meaning a version; a gate may run twice, and two reviewers speak of one version.
+# Types whose key metadata tells, and the role; a reviewer's and an author's key it does not tell.
 _ROLE_OF: Final = {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "targets"}
 _ROLES: Final = ("targets", "snapshot", *DELEGATIONS)
+# What has one meaning a version; a gate may run twice, and two reviewers speak of one version.
 _ONE_MEANING: Final = frozenset({"pack", "promote", "snapshot", "root", "task", "operators"})
 
 
@@ -267,9 +268,7 @@ def _role_of(entry: LogEntry) -> str:
     """The role whose key an entry must be by; "" where that is not for metadata to say (a reviewer, an author)."""
     if entry.type in ("pack", "gate", "promote"):
         return role_of_pack(entry.ring, "indicator" if entry.name.startswith("indicator-") else "policy")
-    return {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "targets"}.get(
-        entry.type, ""
-    )
+    return _ROLE_OF.get(entry.type, "")
 
 
 def _things(view: View) -> Iterator[tuple[_Thing, str]]:
