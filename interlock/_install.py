@@ -30,6 +30,7 @@ def install(
     observers: Iterable[Observer] = (),
     scopes: ScopedEngine | ScopeRegistry | None = None,
     flow: FlowTracker | None = None,
+    journal: bool = True,
 ) -> None:
     """Put a guard in force for this process; a second call replaces the first at once.
 
@@ -37,13 +38,14 @@ def install(
     A file and a mesh subscription are followed: a change is in force once it has loaded, which no call waits for, and
     a bad one leaves the last good policy. `sink` keeps the receipts (none are kept without one); `approver` answers
     escalations, a function or an `ApprovalQueue` (without one they are refused); each of `observers` is told every
-    decision. `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from.
+    decision. `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from. Without
+    `journal`, nothing of this process goes into the node's event journal, where that is on.
     Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule. Then what was
     installed before stays.
     """
     import logging
 
-    from interlock._policies import live_policy
+    from interlock._policies import live_policy, recorders
     from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
     from interlock.interceptors.harmless import with_proof
@@ -55,7 +57,7 @@ def install(
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
-    observed = tuple(observers)
+    observed = (*observers, *(recorders(live.current) if journal else ()))
     prover = with_proof if policy is not None else None
     ambient.install(
         Installed(

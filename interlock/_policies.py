@@ -13,9 +13,10 @@ from interlock.engine.policy.model import Policy, Rule, Source
 from interlock.engine.rules import with_code_rules
 
 if TYPE_CHECKING:
+    from interlock.engine.ambient import Observer
     from interlock.engine.policy.counting import CountStore
 
-__all__ = ["live_policy"]
+__all__ = ["live_policy", "recorders"]
 
 _BUILTIN: Final = "builtin:"
 _MESH: Final = "mesh:"
@@ -29,6 +30,24 @@ def live_policy(
     """The live policy of a name that `install` takes, with code rules after it. Raises: InterlockError."""
     load, fingerprint = _source(policy)
     return LivePolicy(lambda: with_code_rules(load(), rules), fingerprint, follower)
+
+
+def recorders(policy: Policy) -> tuple[Observer, ...]:
+    """The event journal of the node whose packs a policy has, where it is on and can be encrypted; usually none."""
+    if not any(rule.source.kind == "pack" for rule in policy.rules):
+        return ()
+    home = _mesh_home()
+    if not (home / "events" / "key").exists():
+        return ()
+    try:
+        from interlock.commons.eventlog import EventLog
+        from interlock.node.roles.record import EventRecorder
+    except ImportError as e:
+        import logging
+
+        logging.getLogger("interlock").warning("the event journal is on, and needs %s: no events are kept", e.name)
+        return ()
+    return (EventRecorder(EventLog(home)),)
 
 
 def _source(

@@ -8,7 +8,7 @@ Nothing that is in force changes here; a caller puts in force what was found, or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from interlock.commons.live import Key, Live, LiveRow, Subscription, store_file
 from interlock.commons.logged import Logged, demand_logged
 from interlock.commons.pack import MAX_PACK, Pack, parse_pack, sha256_hex
 from interlock.commons.promotion import demand_promoted
+from interlock.commons.revocation import revoked
 from interlock.commons.timefloor import trusted_now
 from interlock.commons.updater import MetadataRefused, View
 from interlock.commons.withdrawn import Withdrawn, withdrawal
@@ -63,7 +64,7 @@ class Finder:
         """What one subscription has now: what its ring names, or the version that it is pinned to.
 
         Raises: Rollback, NotFound, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, NotPromoted,
-        TooLarge, Stale, Unreachable, NotWritable.
+        TakenBack, TooLarge, Stale, Unreachable, NotWritable.
         """
         newest = self._newest(view, wanted)
         _demand_not_older(wanted.name, live, newest, wanted.key)
@@ -101,6 +102,17 @@ class Finder:
         now = trusted_now(self._home, self._clock.now_us())
         live_at = now + wanted.window_us if wanted.window_us else 0
         return LiveRow(*wanted.key, version, sha256, logged.index, logged.tree_size, now, live_at), pack
+
+    def withdrawn(self, view: View, live: Live, rings: Collection[str]) -> Live:
+        """What a node holds, with all that was ever taken back in these rings; none comes off again.
+
+        Raises: BadRevocation, and as `logged`.
+        """
+        rows = dict.fromkeys(live.withdrawn)
+        for ring in sorted(rings):
+            for row in revoked(view.target, ring, self._in_log):
+                rows[replace(row, ring=ring)] = None
+        return live if len(rows) == len(live.withdrawn) else replace(live, withdrawn=tuple(rows))
 
     def _in_log(self, entry: bytes, proof: bytes) -> object:
         return self._log.check_entry(entry, proof, self._fetcher)
@@ -142,7 +154,7 @@ def _demand_not_older(name: str, live: Live, newest: tuple[int, str], key: Key) 
 
 def _taken_back(wanted: Subscription, withdrawn: Sequence[Withdrawn], version: int) -> TakenBack | None:
     """Why nobody begins to use a version, if so."""
-    taken = withdrawal(withdrawn, wanted.pack, version)
+    taken = withdrawal(withdrawn, wanted.pack, version, wanted.ring)
     if taken is None:
         return None
     told = f"version {version} was taken back ({taken.why})"

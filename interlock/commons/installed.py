@@ -216,5 +216,5 @@ def _demand_grantable(name: str, docs: dict[str, RuleDoc], row: LiveRow, withdra
     if name not in docs:
         raise BadPack("is no rule of this pack", where=where, fix="see interlock mesh status")
     for taken in withdrawn:
-        if taken.covers(row.pack, row.version, name):
+        if taken.covers(row.pack, row.version, row.ring, name):
             raise BadPack(f"was taken back ({taken.why})", where=where, fix="grant another version of it")

@@ -240,10 +240,10 @@ def _subscription(row: object, where: str) -> Subscription:
 def _withdrawn(row: object, where: str) -> Withdrawn:
     body = dict(row) if isinstance(row, dict) else {}
     rules = body.pop("rules", None)
-    values = _checked(body, ("pack", "scope", "why"), ("version",), where)
+    values = _checked(body, ("pack", "scope", "why", "ring"), ("version",), where)
     if not isinstance(rules, list) or not all(isinstance(r, str) for r in rules) or values["scope"] not in SCOPES:
         raise BadState("has a withdrawal with a value of the wrong type", where=where)
-    return Withdrawn(values["pack"], values["version"], tuple(rules), values["scope"], values["why"])
+    return Withdrawn(values["pack"], values["version"], tuple(rules), values["scope"], values["why"], values["ring"])
 
 
 def _checked(row: object, texts: tuple[str, ...], numbers: tuple[str, ...], where: str) -> dict[str, Any]:

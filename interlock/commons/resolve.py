@@ -121,10 +121,12 @@ class _Standing:
         if ring == "stable" and not subscribed.watched:
             ids = {semantic: doc.id for semantic, doc in meant.items()}
             for row in self._grants.superseded(pack.name, pack.version, ids):
-                if row.semantic not in self._seen and not removes(self._withdrawn, pack.name, row.version, row.rule):
+                if row.semantic not in self._seen and not removes(
+                    self._withdrawn, pack.name, row.version, ring, row.rule
+                ):
                     yield self._superseded(row, ring)
         for semantic, doc in meant.items():
-            if removes(self._withdrawn, pack.name, pack.version, doc.id):
+            if removes(self._withdrawn, pack.name, pack.version, ring, doc.id):
                 continue
             if semantic in self._own:
                 yield self._named(doc, subscribed, semantic, "base", doc.verdict), subscribed.source

@@ -1,34 +1,37 @@
 """What the last update said, in HOME/status.json, sealed with a key of this node: `status` and `doctor` go by it.
 
     {"format": "interlock-status", "v": 2, "at": MICROSECONDS, "ok": true, "tree_size": N, "timestamp_version": N,
-     "expires": {ROLE: MICROSECONDS}, "held": {"PACK@RING": WHY}, "seal": HEX}
+     "held": {"PACK@RING": WHY}, "seal": HEX}
 
-or, after a refusal, `ok` false and `trouble` with its code and line; what ended when, and what is held back, is then
-what the last good update knew. The seal is an HMAC under HOME/status.key (0600): a file that somebody else wrote, or
+or, after a refusal, `ok` false and `trouble` with its code and line; what is held back is then what the last good
+update knew. The seal is an HMAC under HOME/status.key (0600): a file that somebody else wrote, or
 that was put back from another day's copy of another node, is told from one that this node wrote.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import hmac
 import os
 from pathlib import Path
 from typing import Final
 
-from interlock.base.canonical import encode
+from interlock.base.canonical import NotCanonical, encode, json_object
+from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, NewerFormat, read_bounded, replace, stamped, unstamped
 from interlock.commons.live import STATUS
 
-__all__ = ["read_status", "say_trouble", "say_update"]
+__all__ = ["read_status", "role_ends", "say_trouble", "say_update"]
 
 _FORMAT: Final = "interlock-status"
 _KEY_FORMAT: Final = "interlock-status-key"
 _KEY: Final = "status.key"
 _VERSION: Final = 2
 _LIMIT: Final = 1 << 20
-_KEPT: Final = ("expires", "held")  # what a refused update does not make unknown
+_METADATA: Final = 16 << 20
+_KEPT: Final = ("held",)  # what a refused update does not make unknown
 
 
 def read_status(home: Path) -> dict[str, object]:
@@ -41,6 +44,27 @@ def read_status(home: Path) -> dict[str, object]:
     if not isinstance(seal, str) or not hmac.compare_digest(_seal(home, body), seal):
         raise BadState("was not written by this node", where=str(path), fix="run interlock mesh update")
     return body
+
+
+def role_ends(home: Path) -> dict[str, int]:
+    """When the signatures of each role that this node holds end, in microseconds. Raises: BadState."""
+    current = home / "tuf" / "current.json"
+    if not current.exists():
+        return {}
+    try:
+        number = json_object(read_bounded(current, 4096), str(current)).get("generation")
+    except NotCanonical as e:
+        raise BadState(e.what, where=str(current)) from None
+    return {path.stem: _ends(path) for path in sorted((home / "tuf" / f"gen-{number}").glob("*.json"))}
+
+
+def _ends(path: Path) -> int:
+    try:
+        signed = json_object(read_bounded(path, _METADATA), str(path)).get("signed")
+        ends = signed.get("expires") if isinstance(signed, dict) else None
+        return round(datetime.datetime.fromisoformat(str(ends)).timestamp()) * MICROSECONDS
+    except (NotCanonical, ValueError):
+        raise BadState("is no metadata", where=str(path), fix="run interlock mesh update") from None
 
 
 def say_update(home: Path, now_us: int, body: dict[str, object]) -> None:

@@ -47,7 +47,7 @@ from interlock.commons.rings import known_ring
 from interlock.commons.status import say_trouble, say_update
 from interlock.commons.timefloor import trusted_now
 from interlock.commons.updater import MetadataRefused
-from interlock.commons.withdrawn import withdrawal
+from interlock.commons.withdrawn import Withdrawn, withdrawal
 
 __all__ = ["NotFollowed", "Offer", "Subscriber", "Update"]
 
@@ -60,12 +60,13 @@ class NotFollowed(InterlockError):
 
 @dataclass(frozen=True)
 class Update:
-    """What an update found: the packs held, those that changed and how, what is held back and why, and the state that
-    vouches for them."""
+    """What an update found: the packs held, those that changed and how, what was taken back since the last, what is
+    held back and why, and the state that vouches for them."""
 
     rows: tuple[LiveRow, ...]
     changed: tuple[LiveRow, ...]
     changes: tuple[Changes, ...]
+    withdrawn: tuple[Withdrawn, ...]
     held: tuple[tuple[str, str], ...]
     tree_size: int
     timestamp_version: int
@@ -150,7 +151,7 @@ class Subscriber:
         """Bring all subscriptions up to date, or change nothing that is in force.
 
         Raises: Rollback, Stale, MetadataRefused, NotLogged, NoQuorum, SplitView, BadProof, BadPack, TooLarge,
-        NotFound, TakenBack, Unreachable, Locked, NotWritable.
+        NotFound, NotPromoted, TakenBack, Unreachable, Locked, NotWritable.
         """
         private_dir(self._home / "store")
         with file_lock(self._home / "lock"):
@@ -204,11 +205,13 @@ class Subscriber:
         return keys
 
     def _update(self) -> Update:
-        live, now = read_live(self._home), self._now
+        known, now = read_live(self._home), self._now
         with self._reading.current() as commons:
             view, tree_size = commons.view, commons.checked.checkpoint.size
             take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
-            found = [(s, self._finder.found(view, live, s)) for s in read_subscriptions(self._home)]
+            followed = read_subscriptions(self._home)
+            live = self._finder.withdrawn(view, known, {s.ring for s in followed})
+            found = [(s, self._finder.found(view, live, s)) for s in followed]
         fresh = [(f.row, f.pack) for _, f in found if f.pack is not None]
         changes: tuple[Changes, ...] = ()
         if fresh:  # a poll without news compiles nothing
@@ -217,7 +220,7 @@ class Subscriber:
         for row, pack in fresh:
             files.replace(store_file(self._home, row.sha256), pack.data)
         changed = tuple(f.row for s, f in found if f.pack is not None or f.row != live.rows.get(s.key))
-        self._take(live, live.with_rows(changed).settled(now), found)
+        self._take(known, live.with_rows(changed).settled(now), found)
         held = tuple((s.name, f.held) for s, f in found if f.held)
         body: dict[str, object] = {"tree_size": tree_size, "timestamp_version": view.timestamp_version}
         say_update(self._home, now, {**body, "held": dict(held)})
@@ -225,6 +228,7 @@ class Subscriber:
             rows=tuple(read_live(self._home).rows.values()),
             changed=changed,
             changes=changes,
+            withdrawn=tuple(row for row in live.withdrawn if row not in known.withdrawn),
             held=held,
             tree_size=tree_size,
             timestamp_version=view.timestamp_version,
@@ -297,7 +301,7 @@ class Subscriber:
 
 def _demand_not_withdrawn(live: Live, key: Key, version: int) -> None:
     """Raises: TakenBack."""
-    taken = withdrawal(live.withdrawn, key[0], version)
+    taken = withdrawal(live.withdrawn, key[0], version, key[1])
     if taken is not None:
         told = f"version {version} was taken back ({taken.why})"
         raise TakenBack(told, where=f"mesh:{key[0]}@{key[1]}", fix="stay at what is in force, or unsubscribe")

@@ -20,26 +20,35 @@ SCOPES: Final[tuple[Scope, ...]] = ("activation", "removal")
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """One version of a pack, or some of its rules (no rule named: all of them); `why` is one line."""
+    """One version of a pack, or some of its rules (no rule named: all of them); `why` is one line.
+
+    `ring` is the ring in which it counts; "" for every ring.
+    """
 
     pack: str
     version: int
     rules: tuple[str, ...]
     scope: Scope
     why: str
+    ring: str = ""
 
-    def whole(self, pack: str, version: int) -> bool:
-        return (self.pack, self.version) == (pack, version) and not self.rules
+    def __str__(self) -> str:
+        what = ", ".join(self.rules) or "all rules"
+        return f"{self.pack} version {self.version}{self.ring and f' in {self.ring}'}: {what} ({self.why})"
 
-    def covers(self, pack: str, version: int, rule: str) -> bool:
-        return (self.pack, self.version) == (pack, version) and (not self.rules or rule in self.rules)
+    def of(self, pack: str, version: int, ring: str) -> bool:
+        """Whether it is about this version, in this ring."""
+        return (self.pack, self.version) == (pack, version) and self.ring in ("", ring)
+
+    def covers(self, pack: str, version: int, ring: str, rule: str) -> bool:
+        return self.of(pack, version, ring) and (not self.rules or rule in self.rules)
 
 
-def withdrawal(rows: Iterable[Withdrawn], pack: str, version: int) -> Withdrawn | None:
+def withdrawal(rows: Iterable[Withdrawn], pack: str, version: int, ring: str) -> Withdrawn | None:
     """What takes a whole version back, in whatever scope: nobody begins to use it."""
-    return next((row for row in rows if row.whole(pack, version)), None)
+    return next((row for row in rows if row.of(pack, version, ring) and not row.rules), None)
 
 
-def removes(rows: Iterable[Withdrawn], pack: str, version: int, rule: str) -> bool:
+def removes(rows: Iterable[Withdrawn], pack: str, version: int, ring: str, rule: str) -> bool:
     """Whether a rule of a version is out of force everywhere."""
-    return any(row.scope == "removal" and row.covers(pack, version, rule) for row in rows)
+    return any(row.scope == "removal" and row.covers(pack, version, ring, rule) for row in rows)

@@ -27,6 +27,7 @@ from interlock.commons.live import (
     write_live,
 )
 from interlock.commons.pack import parse_pack
+from interlock.commons.promotion import NotPromoted
 from interlock.commons.status import read_status
 from interlock.commons.subscribe import NotFollowed, Subscriber
 from interlock.commons.windows import parse_window, shown_time
@@ -338,6 +339,41 @@ def test_a_version_that_was_taken_back_is_not_begun_with(commons: World) -> None
     node.subscribe(*KEY)
     with pytest.raises(TakenBack, match="taken back"):
         node.update()
+
+
+def test_what_the_commons_takes_back_is_not_begun_and_what_is_in_force_stays(commons: World, node: Subscriber) -> None:
+    commons.publisher.publish(pack(2), "stable")
+    commons.publisher.revoke("team", 2, why="blocks printing")
+    update = node.update()
+    assert [str(row) for row in update.withdrawn] == ["team version 2 in stable: all rules (blocks printing)"]
+    assert "blocks printing" in update.held[0][1]
+    assert versions(commons) == (1, None)
+    assert node.update().withdrawn == ()
+
+
+def test_a_removal_takes_a_granted_rule_out_of_force_and_a_revocation_does_not(
+    commons: World, node: Subscriber
+) -> None:
+    installed.grant(home(commons), *KEY, None, commons.clock.now_us())
+    commons.publisher.revoke("team", 1, why="blocks printing")
+    node.update()
+    assert verdict(commons, "zap")[0] is Verdict.BLOCK
+    commons.publisher.revoke("team", 1, why="blocks printing", rules=("team.zap",), removal=True)
+    update = node.update()
+    assert ("removal", ("team.zap",)) in [(row.scope, row.rules) for row in update.withdrawn]
+    assert verdict(commons, "zap")[0] is Verdict.ALLOW
+
+
+def test_a_stable_pack_without_the_evidence_of_its_promotion_is_refused(
+    commons: World, node: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.commons_world.NEEDS_PROMOTION", frozenset())
+    monkeypatch.setattr("interlock.commons.release.NEEDS_PROMOTION", frozenset())
+    commons.publisher.publish(pack(2), "stable")  # as whoever has stolen the ring's key
+    with pytest.raises(NotPromoted, match="came to stable without what a promotion needs"):
+        node.update()
+    assert versions(commons) == (1, None)
+    assert verdict(commons, "zap")[0] is Verdict.ESCALATE
 
 
 def test_what_a_ring_was_seen_to_have_is_a_floor_after_unsubscribing_too(commons: World, node: Subscriber) -> None:

@@ -112,7 +112,8 @@ def put_in_force(
     """Install the guard of a hook, in this process. Raises: InterlockError, where its policy or receipts are no use."""
     own = protection(settings.own_files, Path.home())
     approver = None if settings.approvals is None else queue(settings.approvals)
-    install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts), approver=approver)
+    # no event journal: a hook lives for one call, and its agent keeps session files of its own
+    install(policy=settings.policy, rules=[own], sink=FileSink(settings.receipts), approver=approver, journal=False)
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[ModuleType, str | None]:

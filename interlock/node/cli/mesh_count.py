@@ -14,6 +14,7 @@ from interlock.base.files import BadState
 from interlock.base.organisations import LEAST
 from interlock.commons import consent as consents
 from interlock.dap.task import TaskRefused
+from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import read_task, reporter_of
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
             thread = threading.Thread(target=reporter.keep_reporting, args=(stop,), daemon=True)
             thread.start()
             stack.callback(thread.join, 10)
-        follow.follow(subscriber, stop, every_s=config.poll_s)
+        watch = follow.StepBacks(config.home, guard_settings(args.config).receipts, SystemClock())
+        follow.follow(subscriber, stop, every_s=config.poll_s, on_update=watch)
     return EXIT_OK
 
 

@@ -256,6 +256,8 @@ def _tell(found: Update) -> None:
         print(row_line(row, now))
     for changes in found.changes:
         _tell_changes(changes)
+    for taken in found.withdrawn:
+        print(f"TAKEN BACK ({taken.scope}): {taken}", file=sys.stderr)
     for name, why in found.held:
         print(f"{name}: held back: {why}")
     news = "" if found.changed else "no news; "

@@ -12,6 +12,7 @@ __all__ = ["register"]
 _NODE: Final = "interlock.node.cli.mesh_node"
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _STATUS: Final = "interlock.node.cli.mesh_status"
+_TRY: Final = "interlock.node.cli.mesh_try"
 _PACK: Final = "mesh:PACK@RING"
 _EXAMPLES: Final = {
     "subscribe": "interlock mesh subscribe mesh:coding-agent@stable --window 7d",
@@ -21,6 +22,8 @@ _EXAMPLES: Final = {
     "pin": "interlock mesh pin mesh:coding-agent@stable 3; later: interlock mesh pin mesh:coding-agent@stable --clear",
     "rollback": "interlock mesh rollback mesh:coding-agent@stable",
     "settings": "interlock mesh settings --ungranted shadow",
+    "journal": "interlock mesh journal on --max-mib 64",
+    "stepback": "interlock mesh stepback apply mesh:coding-agent@stable fs.destroy",
     "status": "interlock mesh status --rules",
 }
 
@@ -30,6 +33,7 @@ def register(group: Commands) -> None:
     _init(group)
     _following(group)
     _permitting(group)
+    _trying(group)
     _telling(group)
 
 
@@ -89,6 +93,34 @@ def _permitting(group: Commands) -> None:
         help="what becomes of a rule that would block or mask and is not granted (default: escalate)",
     )
     _json(settings)
+
+
+def _trying(group: Commands) -> None:
+    told = "say what a pack would have blocked, asked or masked in what agents did before"
+    trying = add(group, "try", _TRY, "try_pack", told)
+    trying.epilog = "example: interlock mesh try mesh:coding-agent@stable --transcripts ~/.claude/projects"
+    trying.add_argument("pack", metavar="mesh:PACK@RING|FILE", help="a pack of the commons, or a file of one")
+    trying.add_argument(
+        "--transcripts",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="an agent's session file, or a folder of them; the event journal is used too, where there is one",
+    )
+    _json(trying)
+    journal = _add(group, "journal", _TRY, "keep events of this node for trials, encrypted; off by default")
+    journal.add_argument("action", choices=("on", "off", "status", "drop"))
+    journal.add_argument("--max-mib", type=int, metavar="N", default=64, help="its largest size (default: %(default)s)")
+    _json(journal)
+    step = _add(group, "stepback", _TRY, "rules that object to too many, and should be in shadow")
+    step.add_argument("action", nargs="?", default="list", choices=("list", "check", "apply", "dismiss", "undo", "set"))
+    step.add_argument("pack", metavar=_PACK, nargs="?")
+    step.add_argument("rule", metavar="RULE", nargs="?")
+    step.add_argument("--receipts", metavar="FILE", help="check: what to count in (default: the guard's own)")
+    step.add_argument("--principals", type=int, metavar="N", help="set: so many distinct principals have to be met")
+    step.add_argument("--spans", type=int, metavar="N", help="set: and so many distinct runs of agents")
+    step.add_argument("--days", type=int, metavar="N", help="set: within so many days")
+    _json(step)
 
 
 def _telling(group: Commands) -> None:

@@ -20,11 +20,13 @@ from interlock.commons import installed
 from interlock.commons.differ import acting
 from interlock.commons.grants import Grants
 from interlock.commons.live import Live, LiveRow, Subscription, read_live, read_subscriptions
-from interlock.commons.pins import read_pins
+from interlock.commons.offline import overdue
+from interlock.commons.pins import Pins, read_pins
 from interlock.commons.resolve import Standing
-from interlock.commons.status import read_status
+from interlock.commons.status import read_status, role_ends
+from interlock.commons.stepback import read_step_back
+from interlock.commons.timefloor import behind
 from interlock.commons.windows import shown_time
-from interlock.commons.withdrawn import withdrawal
 from interlock.node.cli.doctor import Row, report_rows
 from interlock.node.cli.mesh_node import config_of, row_line
 from interlock.node.config import MeshConfig
@@ -64,7 +66,8 @@ def rows(config: MeshConfig) -> Iterator[Row]:
     try:
         pins = read_pins(config.home)
         yield Row("pins", "ok", f"root and log of {', '.join(pins.origins)}")
-        yield from _freshness(config, read_status(config.home), now)
+        yield from _time(config, pins, now)
+        yield from _freshness(config, pins, read_status(config.home), now)
     except InterlockError as e:
         yield Row("status", "fail", f"{e.where}: {e.what}", e.fix)
     try:
@@ -76,6 +79,7 @@ def rows(config: MeshConfig) -> Iterator[Row]:
             yield Row("subscriptions", "fail", f"not in force: {', '.join(missing)}", "interlock mesh update")
     except InterlockError as e:
         yield Row("state", "fail", f"{e.where}: {e.what}", e.fix)
+    yield from _step_backs(config)
     yield from _split_views(config)
 
 
@@ -106,13 +110,24 @@ def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int
 
 
 def _withdrawals(live: Live, row: LiveRow) -> Iterator[Row]:
-    whole = withdrawal(live.withdrawn, row.pack, row.version)
     for taken in live.withdrawn:
-        if (taken.pack, taken.version) == (row.pack, row.version):
-            what = ", ".join(taken.rules) if taken != whole and taken.rules else f"version {row.version}"
+        if taken.of(row.pack, row.version, row.ring):
             done = "is out of force" if taken.scope == "removal" else "stays in force here, and no node begins it"
             fix = "look for a newer version, or unsubscribe"
-            yield Row(f"{row.name} revoked", "warn", f"{what} was taken back ({taken.why}) and {done}", fix)
+            yield Row(f"{row.name} taken back", "warn", f"{taken} {done}", fix)
+
+
+def _step_backs(config: MeshConfig) -> Iterator[Row]:
+    try:
+        pending, stepped = read_step_back(config.home).pending, _grants(config).stepped
+    except InterlockError as e:
+        yield Row("step back", "fail", f"{e.where}: {e.what}", e.fix)
+        return
+    for p in pending:
+        fix = f"interlock mesh stepback apply mesh:{p.pack}@{p.ring} {p.rule}, or dismiss"
+        yield Row("step back", "warn", f"{p.rule} of {p.pack}@{p.ring} {p.evidence}", fix)
+    for row in stepped:
+        yield Row("step back", "ok", f"{row.rule} of {row.pack} is in shadow: it {row.why}")
 
 
 def _split_views(config: MeshConfig) -> Iterator[Row]:
@@ -137,7 +152,26 @@ def _evidence(config: MeshConfig, file: Path) -> str:
     return f"{file.name} proves that {evidence.origin} signed two histories"
 
 
-def _freshness(config: MeshConfig, said: dict[str, object], now: int) -> Iterator[Row]:
+def _time(config: MeshConfig, pins: Pins, now: int) -> Iterator[Row]:
+    """The clock, and what ended by it: signatures of roles; on a node without a network the age of what it holds."""
+    wrong = behind(config.home, now)
+    if wrong:
+        yield Row("clock", "fail", wrong, "set the clock right; or: interlock mesh clock --reset")
+    if pins.offline_us:
+        late = overdue(config.home, now, pins.offline_us)
+        yield Row(
+            "offline age",
+            "fail" if late else "ok",
+            late or "what is held is young enough",
+            late and "bring a newer bundle",
+        )
+        return
+    ended = sorted(f"{role} at {rfc3339(at)}" for role, at in role_ends(config.home).items() if at <= now)
+    if ended:
+        yield Row("expired", "fail", f"signatures have ended: {', '.join(ended)}", "interlock mesh update")
+
+
+def _freshness(config: MeshConfig, pins: Pins, said: dict[str, object], now: int) -> Iterator[Row]:
     at = said.get("at")
     if not isinstance(at, int):
         yield Row("update", "fail", "there has been none", "interlock mesh update")
@@ -145,7 +179,7 @@ def _freshness(config: MeshConfig, said: dict[str, object], now: int) -> Iterato
     age_s = (now - at) // MICROSECONDS
     if said.get("ok") is not True:
         yield Row("update", "fail", _last(said), "the last good packs stay in force; see what the line says")
-    elif age_s > 10 * config.poll_s:
+    elif age_s > 10 * config.poll_s and not pins.offline_us:
         yield Row("update", "fail", f"the last was {age_s} s ago", "run interlock mesh run, or mesh update")
     else:
         yield Row("update", "ok", _last(said))

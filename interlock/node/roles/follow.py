@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
+from interlock.base.files import seen_state
+from interlock.commons.stepback import weigh
 from interlock.commons.subscribe import Subscriber, Update
 
-__all__ = ["FOLLOW_EVERY_S", "follow"]
+__all__ = ["FOLLOW_EVERY_S", "StepBacks", "follow"]
 
 log = logging.getLogger("interlock.follow")
 
@@ -34,8 +38,36 @@ def follow(
             if on_trouble is not None:
                 on_trouble(e)
         else:
+            for changes in update.changes:
+                log.info("taken: %s", "; ".join(line.strip() for line in changes.lines()))
+            for row in update.withdrawn:
+                log.warning("taken back, %s: %s", row.scope, row)
+            for name, why in update.held:
+                log.warning("held back: %s: %s", name, why)
             if update.changed:
-                log.info("packs in force: %s", ", ".join(f"{r.pack}@{r.ring} {r.version}" for r in update.rows))
+                log.info("packs held: %s", ", ".join(f"{r.name} {r.version}" for r in update.rows))
             if on_update is not None:
                 on_update(update)
         stop.wait(every_s)
+
+
+class StepBacks:
+    """After each update: looks whether rules should step back, where there are new receipts to tell by."""
+
+    def __init__(self, home: Path, receipts: Path, clock: Clock) -> None:
+        self._home = home
+        self._receipts = receipts
+        self._clock = clock
+        self._seen: object = None
+
+    def __call__(self, update: Update) -> None:
+        seen = seen_state(self._receipts)
+        if seen == self._seen:
+            return
+        try:
+            for proposal in weigh(self._home, self._receipts, self._clock.now_us()):
+                done = "is put into shadow" if proposal.state == "applied" else "is proposed to step back"
+                log.warning("%s of %s %s: it %s", proposal.rule, proposal.pack, done, proposal.evidence)
+            self._seen = seen
+        except InterlockError as e:
+            log.error("no rule steps back: %s", e)
