@@ -20,7 +20,7 @@ from interlock.base import files
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher
-from interlock.base.files import file_lock, private_dir
+from interlock.base.files import NotWritable, file_lock, private_dir
 from interlock.commons.differ import Changes, changes_of
 from interlock.commons.found import Finder, Found, TakenBack
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
@@ -158,7 +158,8 @@ class Subscriber:
             try:
                 return self._update()
             except InterlockError as e:
-                say_trouble(self._home, self._clock.now_us(), e)
+                with contextlib.suppress(NotWritable):  # what is wrong is said all the same
+                    say_trouble(self._home, self._clock.now_us(), e)
                 raise
 
     def offered(self, pack: str, ring: str) -> Offer:

@@ -145,8 +145,9 @@ def refreshed(
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=directory) as holder:
             staging = Path(holder) / "metadata"
             if generation:
-                # python-tuf replaces files and never writes into one, so links will do for copies
-                shutil.copytree(directory / f"{_GENERATION}{generation}", staging, symlinks=True, copy_function=os.link)
+                held = directory / f"{_GENERATION}{generation}"
+                with _writable(directory):  # python-tuf replaces files and never writes into one: links will do
+                    shutil.copytree(held, staging, symlinks=True, copy_function=os.link)
             else:
                 private_dir(staging)
             accepted = demand is None
@@ -234,16 +235,23 @@ def _commit(directory: Path, generation: int, staging: Path) -> None:
         return
     target = directory / f"{_GENERATION}{generation + 1}"
     shutil.rmtree(target, ignore_errors=True)
-    _make_durable(staging)
-    try:
+    with _writable(directory):
+        _make_durable(staging)
         staging.rename(target)
-    except OSError as e:
-        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=str(directory)) from None
-    sync_dir(directory)
+        sync_dir(directory)
     replace(directory / _CURRENT, stamped(_FORMAT, 1, {"generation": generation + 1}))
     for old in directory.glob(f"{_GENERATION}*"):
         if old != target:
             shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _writable(directory: Path) -> Iterator[None]:
+    """Say of a full or broken disk that nothing is kept. Raises: NotWritable."""
+    try:
+        yield
+    except OSError as e:
+        raise NotWritable(f"state cannot be kept ({os_reason(e)})", where=str(directory)) from None
 
 
 def trusted_files(directory: Path) -> dict[str, bytes]:
