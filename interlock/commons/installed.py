@@ -155,7 +155,7 @@ def grant(
     """Let rules of a live pack act in full, all of them where none is named; returns what was granted.
 
     With `watched`, the rules of the version in its monitor window; they act when that is over.
-    Raises: NotInstalled, BadPack (an unknown rule id, or one that was taken back), NotWritable.
+    Raises: NotInstalled, BadPack (an unknown rule id, one that was taken back, or a pack in shadow), NotWritable.
     """
     live = read_live(home)
     row = (live.watched(now_us) if watched else live.in_force(now_us)).get((pack, ring))
@@ -163,6 +163,8 @@ def grant(
         what = "has no version in a monitor window" if watched else "is not live on this node"
         raise NotInstalled(what, where=f"mesh:{pack}@{ring}", fix="see interlock mesh status")
     found = stored_pack(home, row)
+    if found.status == "shadow":
+        raise BadPack("is in shadow, as its authors say", where=row.name, fix="grant a version of it that is active")
     docs, bodies = {doc.id: doc for doc in found.rules}, _bodies(found)
     named = list(docs) if rules is None else list(rules)
     for name in named:

@@ -2,11 +2,13 @@
 
 A pack can only add objections. The base rules always run, in full; a pack's rule that means the same as a base rule
 (the same semantic digest) is that base rule, and acts in full because the operator has it already. Any other rule of a
-pack is held to its ring and to what the operator granted:
+pack is held to its ring and to what the operator granted, whatever other packs say of it: where two have the same rule
+it acts as the one that may do more.
 
     granted       acts in full
     ungranted     asks where its author would block or mask; or is in shadow, where the operator chose so
-    superseded    was granted, and its pack has changed or dropped it: it acts in full, beside what replaced it
+    superseded    was granted, and its pack has changed or dropped it, or is in shadow now: it acts in full, beside what
+                  replaced it
     asking        its author only asks
     beta, canary  the ring allows no more than asking, or than shadow
     watched       of a version in its monitor window: in shadow
@@ -36,6 +38,7 @@ __all__ = ["BASE_NAME", "Resolved", "Standing", "State", "Subscribed", "resolve"
 
 BASE_NAME: Final = "coding-agent"
 _DIGEST: Final = "interlock/commons/policy/v1"
+_FULL: Final = 2  # how far a rule goes that masks or blocks; one that asks goes to 1, one in shadow to 0
 
 State = Literal[
     "base", "granted", "ungranted", "superseded", "asking", "beta", "canary", "watched", "stepped-back", "shadow"
@@ -109,7 +112,7 @@ class _Standing:
 
     def __init__(self, own: dict[str, RuleDoc], ids: list[str], grants: Grants, withdrawn: Sequence[Withdrawn]) -> None:
         self._own = own
-        self._seen = set(own)
+        self._seen = dict.fromkeys(own, _FULL)  # what a rule means, and how far it goes already
         self._taken = dict.fromkeys(ids, "")  # ids of rules, and whose they are
         self._grants = grants
         self._withdrawn = withdrawn
@@ -119,25 +122,32 @@ class _Standing:
         pack, ring = subscribed.pack, subscribed.ring
         meant = {semantic_digest(doc): doc for doc in pack.rules}
         if ring == "stable" and not subscribed.watched:
-            ids = {semantic: doc.id for semantic, doc in meant.items()}
-            for row in self._grants.superseded(pack.name, pack.version, ids):
-                if row.semantic not in self._seen and not removes(
-                    self._withdrawn, pack.name, row.version, ring, row.rule
-                ):
-                    yield self._superseded(row, ring)
+            acting = {} if pack.status == "shadow" else {semantic: doc.id for semantic, doc in meant.items()}
+            for row in self._grants.superseded(pack.name, pack.version, acting):
+                if removes(self._withdrawn, pack.name, row.version, ring, row.rule):
+                    continue
+                doc = row.rule_doc()
+                if self._adds(row.semantic, doc.verdict):
+                    yield self._superseded(row, doc, ring)
         for semantic, doc in meant.items():
             if removes(self._withdrawn, pack.name, pack.version, ring, doc.id):
                 continue
             if semantic in self._own:
                 yield self._named(doc, subscribed, semantic, "base", doc.verdict), subscribed.source
-            elif semantic not in self._seen:
-                self._seen.add(semantic)
-                state, acts = self._state(doc, subscribed, semantic)
+                continue
+            state, acts = self._state(doc, subscribed, semantic)
+            if self._adds(semantic, acts):
                 yield self._named(doc, subscribed, semantic, state, acts), subscribed.source
 
-    def _superseded(self, row: Grant, ring: str) -> tuple[Standing, Source]:
-        self._seen.add(row.semantic)
-        doc = row.rule_doc()
+    def _adds(self, semantic: str, acts: Verdict) -> bool:
+        """Whether a rule goes further than it does already, for the same one in another pack; it is noted if so."""
+        strength = {Verdict.ALLOW: 0, Verdict.ESCALATE: 1}.get(acts, _FULL)
+        if strength <= self._seen.get(semantic, -1):
+            return False
+        self._seen[semantic] = strength
+        return True
+
+    def _superseded(self, row: Grant, doc: RuleDoc, ring: str) -> tuple[Standing, Source]:
         name = self._free(f"{row.rule}@{row.version}", row.pack, row.version)
         found = Standing(name, row.pack, ring, row.version, row.rule, row.semantic, "superseded", doc.verdict, doc)
         return found, Source("pack", f"{row.pack}@{ring}", row.sha256, row.log_index)

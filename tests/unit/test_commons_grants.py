@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -122,6 +123,44 @@ def test_of_several_granted_predecessors_only_the_last_goes_on(node: Node) -> No
     node.grants("team.zap")
     node.gets(made(3, rule("team.zap", "zap", reason="a third reason")))
     assert states(node.home) == {"team.zap@2": "superseded", "team.zap": "ungranted"}
+
+
+def copied(name: str, **more: Any) -> Subscribed:
+    """A pack of another name with the very rule of team, that nobody granted."""
+    copy = build_pack(name, 1, [rule("team.zap", "zap")], licence="MIT", authors=["B"], **more)
+    return Subscribed(copy, "stable", 2)
+
+
+@pytest.mark.parametrize("status", ["active", "shadow"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("first", [True, False])
+def test_no_other_pack_weakens_a_granted_rule_by_having_it_too(
+    node: Node, status: Literal["active", "shadow"], version: int, first: bool
+) -> None:
+    node.grants("team.zap")
+    team = Subscribed(pack() if version == 1 else made(2, CHANGED), "stable", 1)
+    packs = [copied("other", status=status), team] if first else [team, copied("other", status=status)]
+    assert said(resolve((), packs, installed.read_grants(node.home)), "zap")[0] is Verdict.BLOCK
+
+
+def test_a_rule_that_two_packs_have_is_there_once() -> None:
+    found = resolved((), [copied("a"), copied("b"), copied("c", status="shadow")], Grants())
+    assert [(s.pack, s.state) for s in found.standings] == [("a", "ungranted")]
+
+
+def test_a_pack_that_goes_into_shadow_leaves_what_was_granted_in_force(node: Node) -> None:
+    node.grants("team.zap")
+    shadow = build_pack(
+        "team", 2, [rule("team.zap", "zap"), rule("team.zip", "zip")], licence="MIT", authors=["A"], status="shadow",
+        signed_off_by=[SIGN_OFF],
+    )  # fmt: skip
+    node.gets(shadow)
+    assert states(node.home) == {"team.zap@1": "superseded", "team.zip": "shadow"}
+    assert said(node.policy, "zap")[0] is Verdict.BLOCK
+    with pytest.raises(BadPack, match="in shadow"):
+        node.grants("team.zip")
+    node.gets(made(3, rule("team.zap", "zap")))
+    assert states(node.home) == {"team.zap": "granted"}
 
 
 def test_a_removal_takes_a_granted_rule_out_of_force_and_an_activation_leaves_it(node: Node) -> None:
