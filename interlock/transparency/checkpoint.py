@@ -58,7 +58,7 @@ __all__ = [
     "sign_checkpoint",
 ]
 
-MAX_TIME: Final = (1 << 63) - 1  # seconds
+MAX_TIME: Final = 253_402_300_799  # seconds; the last of the year 9999, beyond which there is no date to show
 _HEADER: Final = "cosignature/v1"
 _LABEL: Final = b"subtree/v1\n\x00"
 _LEVEL: Final = 44  # the parameter set of ML-DSA

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.base.clock import rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
@@ -215,6 +216,18 @@ def test_a_cosignature_carries_its_time_and_covers_it() -> None:
     for forged in (later, signature.data[:-1], signature.data + b"x", b"\x00" * 8 + signature.data[8:], b""):
         with pytest.raises(BadSignature):
             verifier.verify(text, forged)
+
+
+def test_a_cosignature_of_a_time_that_no_date_can_show_does_not_verify() -> None:
+    text = Checkpoint(ORIGIN, 0, EMPTY_ROOT).text.encode()
+    signer = WITNESSES[0].signer
+    for seconds in (1 << 63, (1 << 63) - 1, 253_402_300_800):
+        raw = signer.sign(f"cosignature/v1\ntime {seconds}\n".encode() + text)
+        with pytest.raises(BadSignature, match="out of range"):
+            CosignatureVerifier(WITNESSES[0].key).verify(text, seconds.to_bytes(8, "big") + raw)
+    last = WITNESSES[0].cosign(text, 253_402_300_799)
+    CosignatureVerifier(WITNESSES[0].key).verify(text, last.data)
+    assert rfc3339(cosigned_at(last) * 1_000_000) == "9999-12-31T23:59:59Z"
 
 
 def test_a_witness_key_does_not_open_a_checkpoint_as_a_log_key() -> None:

@@ -81,7 +81,7 @@ class Cosigners:
                 return await self._request(url, witnesses, note)
         except TimeoutError:
             raise WitnessRefused("did not answer in time") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as e:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as e:
             raise WitnessRefused(f"does not answer ({type(e).__name__})") from None
         except (Malformed, BadSignature) as e:
             raise WitnessRefused(f"answered what is no cosignature ({e.what})") from None
