@@ -85,7 +85,7 @@ def test_a_proof_shows_offline_which_logged_pack_decided(folder: Path, capsys: p
         commons.publisher.publish(pack(words=("zap",)), "stable")
         member = commons.member("node")
         member.subscribe("team", "stable")
-        member.update()
+        (row,) = member.update().rows
         interlock.install(policy="mesh:team@stable", sink=FileSink(path, signer=SIGNER))
         with pytest.raises(interlock.Blocked):
             interlock.enforce_tool_call("Bash", {"command": "zap it"})
@@ -94,20 +94,20 @@ def test_a_proof_shows_offline_which_logged_pack_decided(folder: Path, capsys: p
     assert main([*prove[:2], "#1", *prove[2:], "--out", str(bundle)]) == EXIT_OK
     assert main(["receipts", "verify", str(bundle), "--log-policy", str(policy), "--public", public]) == EXIT_OK
     out = capsys.readouterr().out
-    assert "team 1 (stable) stands in the log at index 0" in out
+    assert f"team 1 (stable) stands in the log at index {row.log_index}" in out
     assert "cosigned by w1, w2" in out
     assert "the receipt itself is signed by the given key" in out
     assert main([*prove[:2], "#2", *prove[2:]]) == EXIT_REFUSED
     assert "was decided by no community rule" in capsys.readouterr().err
-    _forged(bundle, policy, public, capsys)
+    _forged(bundle, policy, public, row.log_index, capsys)
 
 
-def _forged(bundle: Path, policy: Path, public: str, capsys: pytest.CaptureFixture[str]) -> None:
+def _forged(bundle: Path, policy: Path, public: str, index: int, capsys: pytest.CaptureFixture[str]) -> None:
     whole = bundle.read_text()
     command = ["receipts", "verify", str(bundle), "--log-policy", str(policy), "--public", public]
     for a, b in (
         ('\\"outcome\\":\\"not-approved', '\\"outcome\\":\\"approved'),
-        ('\\"log_index\\":0', '\\"log_index\\":1'),
+        (f'\\"log_index\\":{index}', f'\\"log_index\\":{index + 1}'),
     ):
         assert a in whole
         bundle.write_text(whole.replace(a, b))
