@@ -49,10 +49,10 @@ from interlock.commons.holders import (
     read_root,
     table_of,
 )
-from interlock.commons.layout import LIFETIME_DAYS, MAX_ROOT, TOP_ROLES
+from interlock.commons.layout import LIFETIME_DAYS, LOG_POLICY_FIELD, MAX_ROOT, TOP_ROLES
 from interlock.commons.pack import sha256_hex
 from interlock.commons.signers import RoleVerifier, tuf_key, tuf_signature, verifier_of_tuf
-from interlock.commons.transcript import LOG_POLICY_FIELD, PREVIOUS_FIELD, digest_of, transcript_of, words_of
+from interlock.commons.transcript import PREVIOUS_FIELD, digest_of, transcript_of, words_of
 
 __all__ = [
     "MAX_REQUEST",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Root, Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Targets  # type: ignore[attr-defined]
 from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
 from tuf.ngclient.config import EnvelopeType
 
@@ -43,6 +43,7 @@ from interlock.commons.layout import (
 from interlock.commons.pack import BadPack, Pack, kind_of, parse_pack, sha256_hex
 from interlock.commons.promotion import NEEDS_PROMOTION, Promoted, demand_promotion
 from interlock.commons.repository import Repository
+from interlock.commons.signers import key_texts
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.policy import Checked, TlogPolicy
@@ -194,7 +195,7 @@ def _trusted(bundle: _Bundle, root: bytes, policy: TlogPolicy) -> tuple[TrustedM
 def _demand_snapshot(entry: LogEntry, trusted: TrustedMetadataSet, version: int, data: bytes) -> None:
     if (entry.type, entry.version, entry.sha256) != ("snapshot", version, sha256_hex(data)):
         raise BadIlpack("is not what its log entry says", where=f"snapshot {version}")
-    if entry.by not in _root_keys(trusted.root, "snapshot"):
+    if entry.by not in key_texts(trusted.root.keys, trusted.root.roles["snapshot"].keyids):
         raise BadIlpack("was logged by a key that is not the snapshot role's", where=f"snapshot {version}")
 
 
@@ -232,12 +233,7 @@ def _keys(trusted: TrustedMetadataSet, role: str) -> frozenset[str]:
     top = trusted.targets.delegations
     if top is None or not top.roles or role not in top.roles:
         return frozenset()
-    return frozenset(f"{k.keytype}:{k.keyval['public']}" for k in map(top.keys.__getitem__, top.roles[role].keyids))
-
-
-def _root_keys(root: Root, role: str) -> frozenset[str]:
-    keys = (root.keys[keyid] for keyid in root.roles[role].keyids)
-    return frozenset(f"{key.keytype}:{key.keyval['public']}" for key in keys)
+    return key_texts(top.keys, top.roles[role].keyids)
 
 
 def _cosigned_us(checked: Checked) -> int:

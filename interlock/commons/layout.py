@@ -25,6 +25,7 @@ __all__ = [
     "DELEGATIONS",
     "LIFETIME_DAYS",
     "LOG_POLICY",
+    "LOG_POLICY_FIELD",
     "LOG_PREFIX",
     "MAX_CHANNEL",
     "MAX_ROOT",
@@ -46,6 +47,7 @@ __all__ = [
     "revoked_path",
     "role_of_pack",
     "snapshot_files",
+    "snapshot_path",
     "task_path",
 ]
 
@@ -53,6 +55,7 @@ ONLINE_ROLES: Final = ("snapshot", "timestamp")
 TOP_ROLES: Final = ("targets", *ONLINE_ROLES)
 PUBLIC_FILE: Final = 0o644  # mode of what is served
 LOG_POLICY: Final = "log-policy"  # the target that a root names by its digest
+LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in its signed part: the SHA-256 of those bytes
 LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
 CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
 MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role
@@ -107,9 +110,13 @@ def counts_path(task: str, epoch: int) -> str:
     return f"members/{task}/{epoch}.count.json"
 
 
+def snapshot_path(version: int) -> str:
+    return f"metadata/{version}.snapshot.json"
+
+
 def snapshot_files(version: int) -> tuple[str, str]:
     """Where the log entry of a snapshot lies, and the entry's proof: plain files, for the snapshot names no target."""
-    path = f"metadata/{version}.snapshot.json"
+    path = snapshot_path(version)
     return f"{path}.entry", f"{path}.tlog-proof"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.commons.layout import pack_path, task_path
+from interlock.commons.layout import pack_path, record_files, snapshot_path, task_path
 
 __all__ = ["MAX_SERVED", "RECORDS", "served_path"]
 
@@ -20,9 +20,9 @@ RECORDS: Final = frozenset({"gate", "review", "promote", "revoke", "root"})  # t
 def served_path(type: str, name: str, version: int, ring: str, sha256: str) -> str:
     """The path, below a mirror's address, of the bytes that an entry of a known type names."""
     if type in RECORDS:
-        return f"records/{sha256}.json"
+        return record_files(sha256)[0]
     if type == "snapshot":
-        return f"metadata/{version}.snapshot.json"
+        return snapshot_path(version)
     named = {"pack": pack_path(ring, name, version), "task": task_path(ring, name, version)}
     target = named.get(type, f"{name}.json")
     directory, _, file = target.rpartition("/")

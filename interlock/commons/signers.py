@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ __all__ = [
     "NEXT",
     "RoleSigner",
     "RoleVerifier",
+    "key_texts",
     "load_keys",
     "make_keys",
     "open_key",
@@ -39,7 +41,6 @@ __all__ = [
     "tuf_signature",
     "verifier_of_tuf",
 ]
-
 
 NEXT: Final = ".next"  # a key that is made, and not yet the role's, has this behind its file's name
 _MAX_KEY_FILE: Final = 16 * 1024
@@ -80,6 +81,12 @@ def verifier_of_tuf(key: Key) -> RoleVerifier:
     except (ValueError, BadSignature):
         pass
     raise BadKey("is no key that interlock makes for a role", where=f"key {one_line(key.keyid, 80)}")
+
+
+def key_texts(keys: Mapping[str, Key], keyids: Iterable[str]) -> frozenset[str]:
+    """The Ed25519 ones among a role's keys, in the form in which log entries name who speaks."""
+    found = [keys[keyid] for keyid in keyids]
+    return frozenset(f"{_ED25519}:{key.keyval['public']}" for key in found if key.keytype == _ED25519)
 
 
 def tuf_signature(signer: Ed25519Signer | MlDsaSigner, payload: bytes) -> Signature:

@@ -32,11 +32,10 @@ from interlock.commons.holders import (
     read_root,
     table_of,
 )
-from interlock.commons.layout import TOP_ROLES
+from interlock.commons.layout import LOG_POLICY_FIELD, TOP_ROLES
 from interlock.commons.pack import sha256_hex
 
 __all__ = [
-    "LOG_POLICY_FIELD",
     "MAX_TRANSCRIPT",
     "PREVIOUS_FIELD",
     "aloud",
@@ -47,7 +46,6 @@ __all__ = [
     "words_of",
 ]
 
-LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in a root's signed part: SHA-256 of the log policy's bytes
 PREVIOUS_FIELD: Final = "x-interlock-previous"  # SHA-256 of the root before it, as it was published
 MAX_TRANSCRIPT: Final = 1 << 20  # bytes
 _FORMAT: Final = "interlock-ceremony"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from tuf.api import exceptions as tuf_errors
-from tuf.api.metadata import Key, Root, TargetFile, Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Root, TargetFile, Targets  # type: ignore[attr-defined]
 from tuf.ngclient.updater import Updater
 
 from interlock.base.clock import MICROSECONDS
@@ -22,15 +22,17 @@ from interlock.base.fetch import NotFound, TooLarge, Unreachable
 from interlock.base.files import NotWritable, os_reason, private_dir
 from interlock.base.text import is_sha256
 from interlock.commons.bins import bin_of, bin_versions
-from interlock.commons.layout import DELEGATIONS
+from interlock.commons.layout import DELEGATIONS, LOG_POLICY_FIELD
 from interlock.commons.pack import sha256_hex
+from interlock.commons.signers import key_texts
 from interlock.transparency.follow import Rollback
 
 __all__ = ["MetadataRefused", "Stale", "View", "log_policy_of", "translated"]
 
-_LOG_POLICY_FIELD: Final = "x-interlock-log-policy"  # in a root's signed part: the SHA-256 of its bytes
 _SMALL: Final = 64 * 1024  # bytes of a target that is kept
 _MANY: Final = 64  # such targets
+_MAX_PATH: Final = 1024  # characters of a target's path
+_MAX_PART: Final = 190  # bytes of a name in it; with a digest before it, file systems take 255
 
 
 class Stale(InterlockError):
@@ -47,7 +49,7 @@ class MetadataRefused(InterlockError):
 
 def log_policy_of(root: Root) -> str:
     """The SHA-256 of the log policy that a root names, '' where it names none."""
-    named = root.unrecognized_fields.get(_LOG_POLICY_FIELD, "")
+    named = root.unrecognized_fields.get(LOG_POLICY_FIELD, "")
     return named if is_sha256(named) else ""
 
 
@@ -96,11 +98,11 @@ class View:
         """The keys that speak for a role, in their text form; none for a role that is not there."""
         trusted = self._updater._trusted_set
         if role in trusted.root.roles:
-            return _texts(trusted.root.keys, trusted.root.roles[role].keyids)
+            return key_texts(trusted.root.keys, trusted.root.roles[role].keyids)
         top = trusted.targets.delegations
         if top is None or top.roles is None or role not in top.roles:
             return frozenset()
-        return _texts(top.keys, top.roles[role].keyids)
+        return key_texts(top.keys, top.roles[role].keyids)
 
     def signers_of(self, path: str) -> frozenset[str]:
         """The keys of the role whose word a target is, once it was read; bins speak with their ring's keys."""
@@ -144,7 +146,7 @@ class View:
         found: dict[str, TargetFile] = {}
         with translated("targets"):
             for path in self._named():
-                if any(part in ("", ".", "..") or not part.isprintable() for part in path.split("/")):
+                if not _is_path(path):
                     raise MetadataRefused("is no path for a target", where=path, fix="tell the commons")
                 info = self._updater.get_targetinfo(path)
                 if info is not None:
@@ -218,15 +220,17 @@ def _as_ours(e: Exception, where: str) -> InterlockError:
     return MetadataRefused(f"does not verify ({text})", where=where, fix="try another mirror")
 
 
+def _is_path(path: str) -> bool:
+    """Whether a target's path can be one of a file below a folder, also with a digest before its name."""
+    parts = path.split("/")
+    return len(path) <= _MAX_PATH and all(
+        part not in ("", ".", "..") and part.isprintable() and len(part.encode("utf-8")) <= _MAX_PART for part in parts
+    )
+
+
 def _is(info: TargetFile, data: bytes) -> bool:
     try:
         info.verify_length_and_hashes(data)
     except tuf_errors.LengthOrHashMismatchError:
         return False
     return True
-
-
-def _texts(keys: Mapping[str, Key], keyids: Iterable[str]) -> frozenset[str]:
-    """Ed25519 keys in the form that log entries name them."""
-    found = [keys[keyid] for keyid in keyids]
-    return frozenset(f"ed25519:{key.keyval['public']}" for key in found if key.keytype == "ed25519")
