@@ -34,7 +34,8 @@ from interlock.base.primitives import BadSignature
 from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
 from interlock.commons.logged import LogFetcher
 from interlock.commons.monitor_store import Alarm, MonitorStore, Place
-from interlock.commons.pack import sha256_hex
+from interlock.commons.operators import OPERATORS_PATH
+from interlock.commons.pack import kind_of, sha256_hex
 from interlock.commons.pins import Pins
 from interlock.commons.served import MAX_SERVED, served_path
 from interlock.commons.updater import View, refreshed
@@ -42,9 +43,9 @@ from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.follow import LogView, SplitView, tile_loader
 from interlock.transparency.grow import bundles, grown
-from interlock.transparency.note import encode_note
+from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
 from interlock.transparency.policy import Checked
-from interlock.transparency.tiles import WIDTH
+from interlock.transparency.tiles import CHECKPOINT, WIDTH
 
 __all__ = ["GRACE_US", "Looked", "Monitor"]
 
@@ -89,12 +90,14 @@ class Monitor:
         """One pass over everything that is new, and over some of what is not. Raises: Locked, NotWritable, BadState."""
         with file_lock(self._home / "lock"):
             seen = _Seen(self._clock.now_us())
-            named = {name: self._named(name, seen) for name in self._mirrors}  # before the log, which is ahead of it
+            rows = {name: self._named(name, seen) for name in self._mirrors}  # before the log, which is ahead of it
+            named = {name: row for name, row in rows.items() if row is not None}
             checked = self._checkpoints(seen)
-            self._read_on(checked, seen)
+            if seen.keys:  # else nobody would ever ask whether what is new is by a key of its role
+                self._read_on(checked, seen)
             places = self._look_at_places(seen)
             for name, row in checked.items():
-                if row.checkpoint.size <= self.store.size:
+                if name in named and row.checkpoint.size <= self.store.size:
                     self._demand_logged(name, named[name], seen)
             new = self.store.settle(seen.alarms, seen.well, seen.now)
             still = tuple(alarm for alarm in self.store.alarms() if alarm.closed is None)
@@ -105,13 +108,31 @@ class Monitor:
         found: dict[str, Checked] = {}
         for name, fetcher in self._mirrors.items():
             with seen.trouble(name):
-                found[name] = self._each[name].refresh(LogFetcher(fetcher))
+                note = LogFetcher(fetcher).fetch(CHECKPOINT, max_length=MAX_NOTE)
+                found[name] = self._pins.policy.opened(parse_note(note))
         agreed: dict[str, Checked] = {}
         for name, checked in sorted(found.items(), key=lambda row: row[1].checkpoint.size):
             with seen.trouble(name):
-                self._all.observe(encode_note(checked.note), LogFetcher(self._mirrors[name]))
+                self._demand_one_timeline(name, encode_note(checked.note))
+                self._each[name].advance(encode_note(checked.note), LogFetcher(self._mirrors[name]))
                 agreed[name] = checked
         return agreed
+
+    def _demand_one_timeline(self, name: str, note: bytes) -> None:
+        """Hold a mirror's checkpoint against the others'. One that lags lacks the newer tiles: another mirror has them.
+
+        Raises: SplitView; else, where no mirror's tiles join the two, what was wrong with its own.
+        """
+        trouble: list[InterlockError] = []
+        for fetcher in (self._mirrors[name], *(f for other, f in self._mirrors.items() if other != name)):
+            try:
+                self._all.observe(note, LogFetcher(fetcher))
+                return
+            except SplitView:
+                raise
+            except InterlockError as e:
+                trouble.append(e)
+        raise trouble[0]
 
     def _read_on(self, checked: Mapping[str, Checked], seen: _Seen) -> None:
         """Take in the entries that are new, from whichever mirror has the most and serves what verifies."""
@@ -185,19 +206,22 @@ class Monitor:
             seen.say("changed", where, f"is not what entry {place.index} names")
         return good
 
-    def _named(self, name: str, seen: _Seen) -> dict[_Thing, str]:
-        """What a mirror's metadata names and the log must have: (type, name, ring, SHA-256) -> where it stands."""
+    def _named(self, name: str, seen: _Seen) -> dict[_Thing, str] | None:
+        """What a mirror's metadata names and the log must have: (type, name, ring, SHA-256) -> where it stands.
+
+        None where it could not be read.
+        """
         with seen.trouble(name):
             place = self._home / "tuf" / name
             with refreshed(place, self._mirrors[name], bootstrap=self._pins.root, now_us=seen.now) as view:
                 found = dict(_things(view))
                 for role in _ROLES:
                     seen.keys.setdefault(role, set()).update(view.keys_of(role))
-            seen.read.add(name)
             return found
-        return {}
+        return None
 
     def _demand_logged(self, mirror: str, things: Mapping[_Thing, str], seen: _Seen) -> None:
+        seen.held.add(mirror)
         for (kind, thing, ring, sha256), where in things.items():
             if not self.store.holds(kind, thing, ring, sha256):
                 seen.say("unlogged", f"{mirror}: {where}", f"is signed, and no entry of type {kind} stands for it")
@@ -220,7 +244,7 @@ class _Seen:
         self.new: list[Alarm] = []  # those that are on record already
         self.trouble_at: set[str] = set()  # mirrors
         self.away: set[str] = set()  # mirrors that do not answer: not asked again in this pass
-        self.read: set[str] = set()  # mirrors whose metadata was read
+        self.held: set[str] = set()  # mirrors whose metadata was held against the log
         self.good: set[str] = set()  # places that serve what they should
 
     def say(self, kind: str, where: str, what: str) -> None:
@@ -237,7 +261,7 @@ class _Seen:
         if alarm.kind in ("missing", "changed"):
             return alarm.where in self.good
         if alarm.kind == "unlogged":
-            return alarm.where.partition(":")[0] in self.read
+            return alarm.where.partition(":")[0] in self.held
         return alarm.kind == "mirror" and alarm.where not in self.trouble_at
 
     def trouble(self, mirror: str) -> _Trouble:
@@ -267,21 +291,22 @@ def _name_of(entry: LogEntry) -> str:
 def _role_of(entry: LogEntry) -> str:
     """The role whose key an entry must be by; "" where that is not for metadata to say (a reviewer, an author)."""
     if entry.type in ("pack", "gate", "promote"):
-        return role_of_pack(entry.ring, "indicator" if entry.name.startswith("indicator-") else "policy")
+        return role_of_pack(entry.ring, kind_of(entry.name))
     return _ROLE_OF.get(entry.type, "")
 
 
 def _things(view: View) -> Iterator[tuple[_Thing, str]]:
     """The targets and the snapshot of a view, as the log would name them."""
     for path, info in view.listed().items():
-        parts, sha256 = path.removesuffix(".json").split("/"), str(info.hashes.get("sha256"))
-        if parts[0] == "packs" and path.endswith(".json") and len(parts) == 4:
-            yield ("pack", parts[2], parts[1], sha256), path
-        elif parts[0] == "catalogs" and path.endswith(".json"):
-            yield ("task", parts[1], CATALOG_RING, sha256), path
-        elif parts[0] == "members" and path.endswith(".json") and len(parts) == 3:
-            yield ("task", parts[1], COUNTS_RING if parts[2].endswith(".count") else MEMBERS_RING, sha256), path
-        elif path == "operators.json":
-            yield ("operators", "operators", "targets", sha256), path
+        sha256 = str(info.hashes.get("sha256"))
+        match path.removesuffix(".json").split("/") if path.endswith(".json") else []:
+            case ["packs", ring, name, _]:
+                yield ("pack", name, ring, sha256), path
+            case ["catalogs", name]:
+                yield ("task", name, CATALOG_RING, sha256), path
+            case ["members", name, epoch]:
+                yield ("task", name, COUNTS_RING if epoch.endswith(".count") else MEMBERS_RING, sha256), path
+            case _ if path == OPERATORS_PATH:
+                yield ("operators", "operators", "targets", sha256), path
     snapshot = f"{view.snapshot_version}.snapshot.json"
     yield ("snapshot", "snapshot", "snapshot", sha256_hex(view.metadata()[snapshot])), f"metadata/{snapshot}"

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
+from interlock.commons.layout import snapshot_files
 from interlock.commons.monitor import GRACE_US, Looked, Monitor
+from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
+from interlock.commons.repository import Repository
+from interlock.commons.signers import load_keys
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -186,6 +190,83 @@ def test_a_log_that_shows_two_mirrors_two_histories_is_caught(watched: Watched, 
         assert list((commons.home / "monitor" / "evidence").iterdir())
         watched.places["west"].instead.clear()
         assert "split-view" in watched.kinds()
+
+
+def test_a_mirror_that_lags_is_no_alarm_until_what_is_new_is_missing_there(watched: Watched) -> None:
+    assert watched.kinds() == []
+    watched.commons.publisher.publish(pack(2), "canary")
+    watched.mirrors["east"].copy()
+    for _ in range(3):
+        assert watched.kinds() == []
+    assert set(watched.kinds(GRACE_US + 1)) == {"missing"}
+    watched.mirrors["west"].copy()
+    assert watched.kinds() == []
+
+
+def test_a_second_history_that_is_shorter_is_caught_though_only_others_have_the_tiles(
+    watched: Watched, tmp_path: Path
+) -> None:
+    commons = watched.commons
+    past = [commons.log.log.entry(i) for i in range(commons.log.log.size)]
+    commons.publisher.publish(pack(2), "canary")
+    watched.copy()
+    assert watched.kinds() == []
+    with open_log(tmp_path / "fork", NoteSigner(ORIGIN, seed("log"))) as fork:
+        fork.append([*past, b"another history"])
+        fork.publish(fork.integrate())
+        assert fork.published is not None
+        watched.places["west"].instead["log/checkpoint"] = fork.published
+    assert watched.kinds() == ["split-view"], "the log's signature is enough, without a witness"
+    assert list((commons.home / "monitor" / "evidence").iterdir())
+
+
+def sign_unlogged(commons: World, *paths: str) -> None:
+    """Whoever has the online keys names targets that the log has not; only the snapshot is logged."""
+    repository = Repository(commons.public)
+    keys = load_keys(commons.home / "commons" / "keys", ("targets", "snapshot", "timestamp"))
+    now, base = commons.clock.now_us(), repository.versions()
+    repository.add_targets("targets", base["targets"] + 1, dict.fromkeys(paths, b"{}"), keys["targets"], now)
+    version = base["snapshot"] + 1
+    data = repository.snapshot(version, {"targets": base["targets"] + 1}, keys["snapshot"], now)
+    key, digest = keys["snapshot"].key, sha256_hex(data)
+    entry = signed_entry(
+        key, type="snapshot", name="snapshot", version=version, ring="snapshot", sha256=digest, at=now
+    ).data
+    for path, content in zip(snapshot_files(version), (entry, commons.log.append(entry)), strict=True):
+        (commons.public / path).write_bytes(content)
+    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
+
+
+def test_no_name_of_a_target_stops_a_monitor(watched: Watched) -> None:
+    sign_unlogged(
+        watched.commons, "catalogs.json", "packs.json", "members.json", "packs/x", "members/x.json", "log-policy"
+    )
+    watched.copy()
+    assert watched.kinds() == []
+
+
+def test_what_is_unlogged_stays_so_while_a_mirror_hides_the_log(watched: Watched) -> None:
+    sign_unlogged(watched.commons, "operators.json")
+    watched.copy()
+    assert watched.kinds() == ["unlogged", "unlogged"]
+    for place in watched.places.values():
+        place.instead["log/checkpoint"] = None
+    assert watched.kinds() == ["mirror", "mirror", "unlogged", "unlogged"]
+    for place in watched.places.values():
+        del place.instead["log/checkpoint"]
+    assert watched.kinds() == ["unlogged", "unlogged"]
+
+
+def test_entries_wait_until_metadata_says_whose_keys_they_may_be_by(watched: Watched) -> None:
+    assert watched.kinds() == []
+    thief = signed_entry(seed("thief"), type="gate", name="x", version=1, ring="canary", sha256="ab" * 32, at=1)
+    watched.log(thief.data)
+    for place in watched.places.values():
+        place.instead["metadata/timestamp.json"] = None
+    assert watched.kinds() == ["mirror", "mirror"]
+    for place in watched.places.values():
+        del place.instead["metadata/timestamp.json"]
+    assert watched.kinds() == ["unexpected"]
 
 
 def test_what_a_monitor_knows_survives_its_end(watched: Watched) -> None:
