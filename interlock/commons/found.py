@@ -70,12 +70,13 @@ class Finder:
         _demand_not_older(wanted.name, live, newest, wanted.key)
         version, before, back = wanted.pin or newest[0], live.rows.get(wanted.key), live.before.get(wanted.key)
         if before is not None and version == before.version and self._intact(before):
-            return Found(before, None, newest)
+            taken = live.held_back(before)
+            return Found(before, None, newest, taken.told if taken else "")
         if back is not None and version == back.version and self._intact(back):
             return Found(live.returned(wanted.key).rows[wanted.key], None, newest)
         held = _taken_back(wanted, live.withdrawn, version)
         if held is not None and before is not None and version != before.version:
-            return Found(before, None, newest, str(held))
+            return Found(before, None, newest, held.what)
         if held is not None and before is None:
             raise held
         if before is not None and version < before.version:
@@ -157,5 +158,4 @@ def _taken_back(wanted: Subscription, withdrawn: Sequence[Withdrawn], version: i
     taken = withdrawal(withdrawn, wanted.pack, version, wanted.ring)
     if taken is None:
         return None
-    told = f"version {version} was taken back ({taken.why})"
-    return TakenBack(told, where=f"mesh:{wanted.name}", fix="wait for the next version")
+    return TakenBack(taken.told, where=f"mesh:{wanted.name}", fix="wait for the next version")

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from interlock.base import files
 from interlock.base.files import BadState, read_bounded, stamped, unstamped
 from interlock.base.text import is_sha256
-from interlock.commons.withdrawn import SCOPES, Withdrawn
+from interlock.commons.withdrawn import SCOPES, Withdrawn, withdrawal
 
 __all__ = [
     "GRANTS",
@@ -50,7 +50,7 @@ SUBSCRIPTIONS: Final = "subscriptions.json"
 _FORMAT: Final = "interlock-live"
 _SUBSCRIPTIONS: Final = "interlock-subscriptions"
 _VERSION: Final = 2
-_LIMIT: Final = 1 << 20
+_LIMIT: Final = 16 << 20  # bytes: what was taken back is kept for ever
 _T = TypeVar("_T")
 
 
@@ -97,8 +97,15 @@ class Live:
 
     def in_force(self, now_us: int) -> dict[Key, LiveRow]:
         """What each subscription goes by at a time."""
-        found = {key: row if row.live_at <= now_us else self.before.get(key) for key, row in self.rows.items()}
+        found = {key: row if self._began(row, now_us) else self.before.get(key) for key, row in self.rows.items()}
         return {key: row for key, row in found.items() if row is not None}
+
+    def held_back(self, row: LiveRow) -> Withdrawn | None:
+        """What takes a version back that was only watched by then, and never comes into force for that."""
+        return withdrawal(self.withdrawn, row.pack, row.version, row.ring) if row.live_at else None
+
+    def _began(self, row: LiveRow, now_us: int) -> bool:
+        return row.live_at <= now_us and self.held_back(row) is None
 
     def watched(self, now_us: int) -> dict[Key, LiveRow]:
         """What is in its monitor window at a time."""
@@ -111,7 +118,7 @@ class Live:
             last, back = now.get(row.key), before.get(row.key)
             if back is not None and back.version == row.version:
                 del before[row.key]
-            elif last is not None and last.version != row.version and last.live_at <= row.at:
+            elif last is not None and last.version != row.version and self._began(last, row.at):
                 before[row.key] = dataclasses.replace(last, live_at=0)
             now[row.key] = row
         return dataclasses.replace(self, rows=now, before=before)
@@ -122,7 +129,7 @@ class Live:
 
     def settled(self, now_us: int) -> Live:
         """With the windows that are over taken out, so that no clock that is set back begins them again."""
-        rows = {k: dataclasses.replace(r, live_at=0) if r.live_at <= now_us else r for k, r in self.rows.items()}
+        rows = {k: dataclasses.replace(r, live_at=0) if self._began(r, now_us) else r for k, r in self.rows.items()}
         return dataclasses.replace(self, rows=rows)
 
     def returned(self, key: Key) -> Live:
@@ -190,8 +197,12 @@ def read_live(home: Path) -> Live:
 
 
 def write_live(home: Path, live: Live) -> None:
-    """Put packs in force, all at once. Raises: NotWritable."""
-    files.replace(home / LIVE, dump_live(live))
+    """Put packs in force, all at once. Raises: BadState, for more than would be read again; NotWritable."""
+    data = dump_live(live)
+    if len(data) > _LIMIT:
+        told = f"would be larger than {_LIMIT} bytes, and stays as it is"
+        raise BadState(told, where=str(home / LIVE), fix="tell the commons, which takes more back than a node can hold")
+    files.replace(home / LIVE, data)
 
 
 def store_file(home: Path, sha256: str) -> Path:

@@ -211,7 +211,8 @@ class Subscriber:
             view, tree_size = commons.view, commons.checked.checkpoint.size
             take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
             followed = read_subscriptions(self._home)
-            live = self._finder.withdrawn(view, known, {s.ring for s in followed})
+            # settled first: what came into force before anybody here heard of a withdrawal stays
+            live = self._finder.withdrawn(view, known.settled(now), {s.ring for s in followed})
             found = [(s, self._finder.found(view, live, s)) for s in followed]
         fresh = [(f.row, f.pack) for _, f in found if f.pack is not None]
         changes: tuple[Changes, ...] = ()
@@ -304,5 +305,4 @@ def _demand_not_withdrawn(live: Live, key: Key, version: int) -> None:
     """Raises: TakenBack."""
     taken = withdrawal(live.withdrawn, key[0], version, key[1])
     if taken is not None:
-        told = f"version {version} was taken back ({taken.why})"
-        raise TakenBack(told, where=f"mesh:{key[0]}@{key[1]}", fix="stay at what is in force, or unsubscribe")
+        raise TakenBack(taken.told, where=f"mesh:{key[0]}@{key[1]}", fix="stay at what is in force, or unsubscribe")

@@ -36,6 +36,12 @@ class Withdrawn:
         what = ", ".join(self.rules) or "all rules"
         return f"{self.pack} version {self.version}{self.ring and f' in {self.ring}'}: {what} ({self.why})"
 
+    @property
+    def told(self) -> str:
+        """What was taken back of the version that the sentence is about."""
+        part = f", in part: {', '.join(self.rules)}" if self.rules else ""
+        return f"version {self.version} was taken back{part} ({self.why})"
+
     def of(self, pack: str, version: int, ring: str) -> bool:
         """Whether it is about this version, in this ring."""
         return (self.pack, self.version) == (pack, version) and self.ring in ("", ring)
@@ -45,8 +51,13 @@ class Withdrawn:
 
 
 def withdrawal(rows: Iterable[Withdrawn], pack: str, version: int, ring: str) -> Withdrawn | None:
-    """What takes a whole version back, in whatever scope: nobody begins to use it."""
-    return next((row for row in rows if row.of(pack, version, ring) and not row.rules), None)
+    """Why nobody begins to use a version, if so: all of it was taken back, or a rule that would act in it."""
+    about = [row for row in rows if row.of(pack, version, ring)]
+    whole = next((row for row in about if not row.rules), None)
+    if whole is not None:
+        return whole
+    acting = (row for row in about if not all(removes(about, pack, version, ring, rule) for rule in row.rules))
+    return next(acting, None)
 
 
 def removes(rows: Iterable[Withdrawn], pack: str, version: int, ring: str, rule: str) -> bool:

@@ -31,7 +31,7 @@ from interlock.commons.promotion import NotPromoted
 from interlock.commons.status import read_status
 from interlock.commons.subscribe import NotFollowed, Subscriber
 from interlock.commons.windows import parse_window, shown_time
-from interlock.commons.withdrawn import Withdrawn
+from interlock.commons.withdrawn import Scope, Withdrawn, withdrawal
 from interlock.engine import ambient
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
@@ -425,3 +425,61 @@ def test_a_status_that_this_node_did_not_write_is_told(commons: World, node: Sub
         read_status(home(commons))
     node.update()
     assert read_status(home(commons))["ok"] is True
+
+
+def taken(version: int, *rules: str, scope: Scope = "activation") -> Withdrawn:
+    return Withdrawn("team", version, rules, scope, "wrong", "stable")
+
+
+def watching(commons: World, node: Subscriber) -> None:
+    """Version 1 is in force, 2 in its monitor window of two days."""
+    node.subscribe(*KEY, 2 * DAY)
+    commons.publisher.publish(pack(version=2), "stable")
+    node.update()
+    assert versions(commons) == (1, 2)
+
+
+@pytest.mark.parametrize("rules", [(), ("team.zap",)], ids=["whole", "in part"])
+def test_a_version_that_is_taken_back_while_it_is_watched_never_comes_into_force(
+    commons: World, node: Subscriber, rules: tuple[str, ...]
+) -> None:
+    watching(commons, node)
+    commons.publisher.revoke("team", 2, why="wrong", rules=rules)
+    assert "was taken back" in dict(node.update().held)["team@stable"]
+    commons.clock.advance(3 * 86_400)
+    assert versions(commons) == (1, None)  # by time alone
+    commons.publisher.renew()
+    assert dict(node.update().held)
+    assert versions(commons) == (1, None)
+    commons.publisher.publish(pack(version=3), "stable")
+    node.update()
+    assert versions(commons) == (1, 3)  # what comes next is watched beside what is in force, not beside what was not
+    commons.clock.advance(3 * 86_400)
+    assert versions(commons) == (3, None)
+
+
+def test_a_window_that_was_over_before_the_withdrawal_was_heard_of_leaves_the_version_in_force(
+    commons: World, node: Subscriber
+) -> None:
+    watching(commons, node)
+    commons.clock.advance(3 * 86_400)
+    commons.publisher.revoke("team", 2, why="wrong")
+    assert not node.update().held
+    assert versions(commons) == (2, None)
+
+
+def test_a_version_with_a_rule_that_was_taken_back_is_not_begun_unless_the_rule_is_out_of_force_anyway() -> None:
+    begun = [taken(1, "a"), taken(1, "b")]
+    assert withdrawal(begun, "team", 1, "stable") == begun[0]
+    removed = [taken(1, "a"), taken(1, "a", scope="removal")]
+    assert withdrawal(removed, "team", 1, "stable") is None
+    assert withdrawal([*removed, begun[1]], "team", 1, "stable") == begun[1]
+    assert withdrawal(begun, "team", 1, "beta") is None
+
+
+def test_more_taken_back_than_a_node_can_read_again_is_not_written(commons: World, node: Subscriber) -> None:
+    before = (home(commons) / "live.json").read_bytes()
+    much = tuple(taken(version, *(f"{'r' * 190}{i}" for i in range(300))) for version in range(2, 302))
+    with pytest.raises(BadState, match="stays as it is"):
+        write_live(home(commons), replace(read_live(home(commons)), withdrawn=much))
+    assert (home(commons) / "live.json").read_bytes() == before

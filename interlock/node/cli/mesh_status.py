@@ -95,7 +95,7 @@ def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int
     if installed.stored_pack(config.home, row).status == "deprecated":
         told = f"version {row.version} is deprecated: its authors look after it no more"
         yield Row(f"{followed.name} status", "warn", told, "ask the commons what follows it")
-    if row.live_at > now:
+    if row.live_at > now and live.held_back(row) is None:
         told = f"version {row.version} is watched for {shown_time(row.live_at - now)} yet"
         yield Row(f"{followed.name} window", "ok", told)
     newest = live.seen.get(followed.key, (0, ""))[0]
@@ -112,7 +112,8 @@ def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int
 def _withdrawals(live: Live, row: LiveRow) -> Iterator[Row]:
     for taken in live.withdrawn:
         if taken.of(row.pack, row.version, row.ring):
-            done = "is out of force" if taken.scope == "removal" else "stays in force here, and no node begins it"
+            stays = "stays in force here" if live.held_back(row) is None else "does not come into force here"
+            done = "is out of force" if taken.scope == "removal" else f"{stays}, and no node begins it"
             fix = "look for a newer version, or unsubscribe"
             yield Row(f"{row.name} taken back", "warn", f"{taken} {done}", fix)
 
@@ -201,11 +202,12 @@ def _lines(config: MeshConfig, now: int, *, every: bool) -> Iterator[str]:
         force = live.in_force(now).get(row.key)
         if force is not None and force != row:
             yield f"{row_line(force, now)}, since {rfc3339(force.at)}"
-        yield f"{row_line(row, now)}, since {rfc3339(row.at)}"
+        back = "" if live.held_back(row) is None else ", taken back while it was watched: never in force"
+        yield f"{row_line(row, now)}, since {rfc3339(row.at)}{back}"
         yield from _rule_lines(_standings(config, row, now), every=every)
     if live.rows:
         told = "ask" if grants.ungranted == "escalate" else "are in shadow"
-        yield f"ungranted = {grants.ungranted}: what would block or mask and is not granted, {told}"
+        yield f"ungranted = {grants.ungranted}: rules that would block or mask and are not granted {told}"
 
 
 def _rule_lines(standings: tuple[Standing, ...], *, every: bool) -> Iterator[str]:
