@@ -38,6 +38,7 @@ __all__ = [
     "encode",
     "json_encoder",
     "json_object",
+    "known_object",
     "long_digest",
     "not_json",
     "parse_json",
@@ -199,6 +200,18 @@ def json_object(data: bytes, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise NotCanonical("is not a JSON object", where=what)
     return value
+
+
+def known_object(data: bytes, format_: str, v: int, *, most: int, where: str) -> dict[str, object]:
+    """The fields of a file that somebody signs or logs: of this format and version, of at most so many bytes, and in
+    its one spelling. Raises: NotCanonical.
+    """
+    if len(data) > most:
+        raise NotCanonical(f"is larger than {most} bytes", where=where)
+    body = json_object(data, where)
+    if body.get("format") != format_ or body.get("v") != v or encode(body) != data:
+        raise NotCanonical(f"is not a canonical file (RFC 8785) of format {format_}, version {v}", where=where)
+    return body
 
 
 class NotStrict(ValueError):

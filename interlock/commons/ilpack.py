@@ -256,15 +256,12 @@ def _file(files: Mapping[str, bytes], name: str) -> bytes:
 
 def _parsed(data: bytes, where: str) -> _Bundle:
     """Raises: BadIlpack."""
-    if len(data) > MAX_ILPACK:
-        raise BadIlpack(f"is larger than {MAX_ILPACK} bytes", where=where)
     try:
-        body = canonical.json_object(data, where)
-        spelt = canonical.encode(body) == data
+        body = canonical.known_object(data, _FORMAT, 1, most=MAX_ILPACK, where=where)
     except NotCanonical as e:
         raise BadIlpack(e.what, where=where) from None
-    if body.get("format") != _FORMAT or body.get("v") != 1 or set(body) != _FIELDS or not spelt:
-        raise BadIlpack(f"is not a canonical file of format {_FORMAT}, version 1", where=where)
+    if set(body) != _FIELDS:
+        raise BadIlpack("has other fields than it should", where=where)
     metadata, promotion = body["metadata"], body["promotion"]
     if not isinstance(metadata, dict) or len(metadata) > _MAX_FILES:
         raise BadIlpack("holds no metadata, or too much", where=where)

@@ -83,15 +83,10 @@ def build_catalog(
 
 def parse_catalog(data: bytes, *, where: str) -> Catalog:
     """Read a catalog strictly. Raises: BadCatalog, in one line."""
-    if len(data) > MAX_CATALOG:
-        raise BadCatalog(f"is larger than {MAX_CATALOG} bytes", where=where)
     try:
-        body = canonical.json_object(data, where)
-        spelt = canonical.encode(body)
+        body = canonical.known_object(data, FORMAT, VERSION, most=MAX_CATALOG, where=where)
     except NotCanonical as e:
         raise BadCatalog(e.what, where=where) from None
-    if body.get("format") != FORMAT or body.get("v") != VERSION or spelt != data:
-        raise BadCatalog(f"is not a canonical file of format {FORMAT}, version {VERSION}", where=where)
     if set(body) != {"format", "v", "task", "opens_at", "places"}:
         raise BadCatalog("has other fields than task, opens_at and places", where=where)
     task, opens_at = body["task"], body["opens_at"]

@@ -231,17 +231,12 @@ def _data(format_: str, body: Mapping[str, object]) -> bytes:
 
 def _parsed(data: bytes, format_: str, where: str) -> tuple[dict[str, object], tuple[str, str, int, str]]:
     """A record's fields, and (pack, name, version, ring)."""
-    if len(data) > MAX_RECORD:
-        raise BadRecord(f"is larger than {MAX_RECORD} bytes", where=where)
     try:
-        body = canonical.json_object(data, where)
-        spelt = canonical.encode(body) == data
+        body = canonical.known_object(data, format_, REVISIONS[format_], most=MAX_RECORD, where=where)
     except NotCanonical as e:
         raise BadRecord(e.what, where=where) from None
-    if body.pop("format", None) != format_ or body.pop("v", None) != REVISIONS[format_]:
-        raise BadRecord(f"is no record of format {format_}, version {REVISIONS[format_]}", where=where)
-    if set(body) != _FIELDS[format_] or not spelt:
-        raise BadRecord("has other fields than it should, or is not in canonical JSON (RFC 8785)", where=where)
+    if set(body) != _FIELDS[format_] | {"format", "v"}:
+        raise BadRecord("has other fields than it should", where=where)
     pack, name, version = body["pack"], body["name"], body["version"]
     if not is_sha256(pack) or not isinstance(name, str) or type(version) is not int:
         raise BadRecord("does not name a pack, its version and its digest", where=where)

@@ -52,13 +52,13 @@ class Reviewers:
 
 def parse_reviewers(data: bytes, where: str) -> Reviewers:
     """Read a list of reviewers, strictly. Raises: BadRecord."""
-    if len(data) > MAX_REVIEWERS:
-        raise BadRecord(f"is larger than {MAX_REVIEWERS} bytes", where=where)
     try:
-        body = canonical.json_object(data, where)
+        body = canonical.known_object(data, _FORMAT, 1, most=MAX_REVIEWERS, where=where)
     except NotCanonical as e:
         raise BadRecord(e.what, where=where) from None
-    rows, threshold = body.get("reviewers"), body.get("threshold")
+    if set(body) != {"format", "v", "threshold", "reviewers"}:
+        raise BadRecord("has other fields than threshold and reviewers", where=where)
+    rows, threshold = body["reviewers"], body["threshold"]
     if not isinstance(rows, dict) or not 1 <= len(rows) <= _MOST:
         raise BadRecord(f"names no reviewers, or more than {_MOST}", where=where)
     if type(threshold) is not int or not 1 <= threshold <= len(rows):
@@ -66,8 +66,6 @@ def parse_reviewers(data: bytes, where: str) -> Reviewers:
     found = Reviewers({name: _reviewer(name, row, where) for name, row in rows.items()}, threshold)
     if len({row.key for row in found.rows.values()}) != len(rows):
         raise BadRecord("has a key twice", where=where)
-    if found.data != data:
-        raise BadRecord(f"is not a canonical file of format {_FORMAT}, version 1", where=where)
     return found
 
 

@@ -50,15 +50,10 @@ def made(kind: Kind, signer: Ed25519Signer, **fields: object) -> bytes:
 
 def opened(kind: Kind, data: bytes, *, where: str) -> dict[str, object]:
     """A statement's fields, its signature checked. Raises: Malformed, BadSignature."""
-    if len(data) > MAX_STATEMENT:
-        raise Malformed(f"is larger than {MAX_STATEMENT} bytes", where=where)
     try:
-        body = canonical.json_object(data, where)
-        spelt = canonical.encode(body)
+        body = canonical.known_object(data, kind.format, _VERSION, most=MAX_STATEMENT, where=where)
     except NotCanonical as e:
         raise Malformed(e.what, where=where) from None
-    if body.get("format") != kind.format or body.get("v") != _VERSION or spelt != data:
-        raise Malformed(f"is not a canonical file of format {kind.format}, version {_VERSION}", where=where)
     shapes = {"format": str, "v": int, "sig": str, kind.key: str, **kind.fields}
     if set(body) != set(shapes) or any(type(body[name]) is not shape for name, shape in shapes.items()):
         raise Malformed(f"has not the fields {', '.join(sorted(shapes))}, each of its type", where=where)
