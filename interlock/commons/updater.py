@@ -62,6 +62,7 @@ _CURRENT: Final = "current.json"
 _FORMAT: Final = "interlock-tuf-state"
 _GENERATION: Final = "gen-"
 _HELD: Final = "held"
+_STAGING: Final = ".staging-"
 
 
 class UntrustedRoot(InterlockError):
@@ -142,14 +143,7 @@ def refreshed(
     private_dir(directory)
     with file_lock(directory / "lock"):
         generation = _generation(directory)
-        with tempfile.TemporaryDirectory(prefix=".staging-", dir=directory) as holder:
-            staging = Path(holder) / "metadata"
-            if generation:
-                held = directory / f"{_GENERATION}{generation}"
-                with _writable(directory):  # python-tuf replaces files and never writes into one: links will do
-                    shutil.copytree(held, staging, symlinks=True, copy_function=os.link)
-            else:
-                private_dir(staging)
+        with _staging(directory, generation) as staging:
             accepted = demand is None
             try:
                 view = _refresh(staging, directory / _HELD, fetcher, bootstrap, now_us, holders)
@@ -158,9 +152,31 @@ def refreshed(
                     accepted = True
                 yield view
             finally:
-                if not accepted:
-                    _keep_roots_only(staging, directory / f"{_GENERATION}{generation}")
-                _commit(directory, generation, staging)
+                with translated(str(directory)):
+                    if not accepted:
+                        _keep_roots_only(staging, directory / f"{_GENERATION}{generation}")
+                    _commit(directory, generation, staging)
+
+
+@contextlib.contextmanager
+def _staging(directory: Path, generation: int) -> Iterator[Path]:
+    """A copy of a generation to work on, gone again afterwards, as is what a killed process left of its own.
+
+    Raises: NotWritable.
+    """
+    for left in directory.glob(f"{_STAGING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    holder = directory / f"{_STAGING}{os.urandom(8).hex()}"
+    try:
+        staging = private_dir(holder / "metadata")
+        if generation:
+            with translated(str(directory)):
+                # python-tuf replaces files and never writes into one, so links will do for copies
+                before = directory / f"{_GENERATION}{generation}"
+                shutil.copytree(before, staging, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+        yield staging
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
 
 
 def _refresh(staging: Path, held: Path, fetcher: Fetcher, bootstrap: bytes, now_us: int, holders: bool) -> View:

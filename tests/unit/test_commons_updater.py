@@ -13,7 +13,7 @@ from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
 
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
-from interlock.base.files import BadState, Locked, NewerFormat
+from interlock.base.files import BadState, Locked, NewerFormat, NotWritable
 from interlock.commons import updater
 from interlock.commons.ceremony import Plan, plan_of, request_of
 from interlock.commons.layout import TOP_ROLES, channel_path
@@ -149,6 +149,35 @@ def test_a_state_without_room_is_said(commons: World, monkeypatch: pytest.Monkey
     with pytest.raises(InterlockError, match="No space left") as caught:
         poll()
     assert caught.value.code == "not-writable"
+
+
+@pytest.mark.parametrize("step", ["pathlib.Path.mkdir", "shutil.copytree", "pathlib.Path.rename", "os.fsync"])
+def test_a_disk_that_fails_at_any_step_is_said_in_one_line_and_loses_nothing(
+    commons: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    poll = Poll(commons)
+    poll()
+    before = poll.state
+    commons.publisher.publish(pack(), "stable")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, full)
+        with pytest.raises(NotWritable, match="No space left"):
+            poll()
+    assert poll.state == before
+    assert poll().snapshot_version == 2
+
+
+def test_what_a_killed_poll_was_at_work_on_is_cleared_away(commons: World) -> None:
+    poll = Poll(commons)
+    poll()
+    (poll.dir / ".staging-left" / "metadata").mkdir(parents=True)
+    (poll.dir / ".staging-left" / "metadata" / "root.json").write_bytes(b"{")
+    assert poll().snapshot_version == 1
+    assert [p.name for p in poll.dir.iterdir() if p.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("name", ["timestamp.json", "1.snapshot.json", "1.targets.json"])
