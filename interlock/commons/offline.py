@@ -8,24 +8,26 @@ held grows old too: past the age doctor and status fail and receipts say `stale`
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import BadInput
 from interlock.commons.timefloor import cosigned_us, trusted_now
 from interlock.commons.updater import Stale
+from interlock.commons.windows import length_us
 from interlock.transparency.follow import Rollback
 
 __all__ = ["age_us", "demand_bundle", "overdue"]
 
-_UNITS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+MAX_AGE: Final = 10_000 * 86_400 * MICROSECONDS
 
 
 def age_us(text: str) -> int:
-    """`30d`, `12h` or `2w` in microseconds. Raises: BadInput."""
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not (number.isascii() and number.isdigit()) or not 0 < int(number) <= 10_000:
-        raise BadInput(f"is no age: {text}", where="--max-offline-age", fix="write 30d, 12h or 2w")
-    return int(number) * _UNITS[unit] * MICROSECONDS
+    """How old a bundle may be, written as `30d`, `12h` or `2w`; in microseconds. Raises: BadInput."""
+    age = length_us(text)
+    if not 0 < age <= MAX_AGE:
+        raise BadInput("is no age for a bundle", where=f"--max-offline-age {text}", fix="write 30d, 12h or 2w")
+    return age
 
 
 def demand_bundle(home: Path, cosigned: int, now_us: int, max_age_us: int) -> None:

@@ -111,9 +111,12 @@ def test_a_changed_rule_is_watched_under_a_name_of_its_own(commons: World, node:
     assert verdict(commons, "zap") == (Verdict.ESCALATE, ["team.zap@2"])
 
 
+@pytest.mark.parametrize("extended", [False, True], ids=["the pack", "a file that extends it"])
 def test_a_running_guard_takes_the_new_version_over_by_itself(
-    commons: World, node: Subscriber, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    commons: World, node: Subscriber, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extended: bool
 ) -> None:
+    own = {"format": "interlock-policy", "v": 1, "name": "own", "extends": ["mesh:team@stable"], "rules": []}
+    (tmp_path / "own.json").write_text(json.dumps(own))
     config = tmp_path / "interlock.toml"
     config.write_text('[mesh]\nhome = "node"\n')
     monkeypatch.setenv("INTERLOCK_CONFIG", str(config))
@@ -122,7 +125,7 @@ def test_a_running_guard_takes_the_new_version_over_by_itself(
     commons.publisher.publish(pack(2, words=("zap", "fry")), "stable")
     node.update()
     sink = InMemorySink()
-    install(policy="mesh:team@stable", sink=sink)
+    install(policy=tmp_path / "own.json" if extended else "mesh:team@stable", sink=sink)
     assert enforce_tool_call("Bash", {"command": "run fry now"}) == {"command": "run fry now"}
     commons.clock.advance(86_400)  # and no update comes
     ambient.installed().live.refresh(wait=True)
@@ -181,7 +184,9 @@ def test_a_grant_of_a_watched_rule_acts_when_the_window_is_over(commons: World, 
         installed.grant(home(commons), *KEY, None, commons.clock.now_us(), watched=True)
 
 
-@pytest.mark.parametrize(("text", "us"), [("7d", 7 * DAY), ("12h", DAY // 2), ("30m", DAY // 48), ("0s", 0)])
+@pytest.mark.parametrize(
+    ("text", "us"), [("1w", 7 * DAY), ("7d", 7 * DAY), ("12h", DAY // 2), ("30m", DAY // 48), ("0s", 0)]
+)
 def test_windows_are_read_as_people_write_them(text: str, us: int) -> None:
     assert parse_window(text) == us
 
