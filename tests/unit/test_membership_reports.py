@@ -10,84 +10,33 @@ from pathlib import Path
 import httpx
 import pytest
 
-from interlock.base.blind_rsa import PythonBlindRsa
-from interlock.base.clock import ManualClock
 from interlock.base.fetch import Unreachable
 from interlock.commons.enrolment import OverIssued, demand_honest_count, parse_count
-from interlock.commons.membership import BLIND, CERTIFICATE, MemberKeys, MembershipProof
+from interlock.commons.membership import BLIND, CERTIFICATE
 from interlock.dap.batches import query_for
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.driver import Driver
-from interlock.dap.jobs import AggregationJobInitReq, AggregationJobResp, CollectionJobReq, ReportShare, VerifyInit
-from interlock.dap.leader import Leader
+from interlock.dap.jobs import CollectionJobReq
 from interlock.dap.membership import admit_all
 from interlock.dap.messages import (
     MEMBERSHIP,
     Extension,
-    InputShareAad,
-    PlaintextInputShare,
     Report,
-    ReportMetadata,
     UploadErrors,
     UploadRequest,
     media_type,
 )
 from interlock.dap.problems import ProblemType, to_b64url
 from interlock.dap.shares import KeyRing, seal_input_share
-from interlock.dap.task import Task, TaskRefused
-from interlock.dap.vdaf.ping_pong import leader_initialized
-from interlock.node.roles.admission import Admission
+from interlock.dap.task import TaskRefused
 from interlock.node.roles.aggregate import leader_app
 from interlock.node.roles.report import BACKLOG_MOST
 from tests.unit.dap_http import free_socket, serving, table
-from tests.unit.dap_world import VDAF, World, bits, task, vdaf_of
-from tests.unit.membership_world import NAME, IssuerWorld, Organisation, membership
+from tests.unit.dap_world import World, bits, task, vdaf_of
+from tests.unit.membership_mesh import Mesh, asked_of_the_helper, resealed
+from tests.unit.membership_world import NAME, Organisation
 
 NAMES = ("acme", "globex", "initech")
-
-
-class Mesh:
-    """Aggregators that each check members, an issuer, and three organisations."""
-
-    def __init__(self, folder: Path, backend: str = BLIND) -> None:
-        self.clock = ManualClock()
-        self.issuer = IssuerWorld(folder, self.clock)
-        self.fetched: list[int] = []
-        self.world = World(folder, admit=self.admission(), membership=membership(backend))
-        self.world.clock = self.clock
-        self.world.restart()
-        self.epoch = self.world.task.time_of(self.clock.now_us())
-        self.issuer.open_epoch(self.epoch, backend=backend)
-        self.members = [Organisation(name, folder / name, self.issuer) for name in NAMES]
-
-    def admission(self, operator: str = "shares.example") -> Admission:
-        def keys_of(name: str, epoch: int) -> MemberKeys:
-            self.fetched.append(epoch)
-            return self.issuer.keys_of(name, epoch)
-
-        return Admission(keys_of, PythonBlindRsa(), operator, self.clock)
-
-    def proof(self, member: int = 0) -> MembershipProof:
-        return self.members[member].proof(self.world.task, self.epoch)
-
-    def report(self, member: int = 0, *places: int) -> Report:
-        return self.world.report(bits(*places), proof=self.proof(member))
-
-    def careless_leader(self) -> None:
-        """A leader that takes whatever it likes, its own inventions first."""
-        world = self.world
-
-        def everything(task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
-            pass
-
-        tasks = {world.task.task_id: world.held}
-        world.leader = Leader(tasks, KeyRing([world.leader_key]), world.leader_store, world.clock, admit=everything)
-
-    def close(self) -> None:
-        for member in self.members:
-            member.close()
-        self.issuer.close()
-        self.world.close()
 
 
 @pytest.fixture
@@ -125,9 +74,9 @@ def test_the_same_bytes_again_are_one_report(mesh: Mesh) -> None:
 
 
 def test_a_report_without_a_proof_is_refused_by_both(mesh: Mesh) -> None:
-    bare = _resealed(mesh, mesh.report(0), extensions=())
+    bare = resealed(mesh, mesh.report(0), extensions=())
     assert mesh.world.upload(bare) == [ReportError.INVALID_MESSAGE]
-    assert _asked_of_the_helper(mesh, [bare]) == [ReportError.INVALID_MESSAGE]
+    assert asked_of_the_helper(mesh, [bare]) == [ReportError.INVALID_MESSAGE]
 
 
 @pytest.mark.parametrize(
@@ -138,16 +87,16 @@ def test_a_report_without_a_proof_is_refused_by_both(mesh: Mesh) -> None:
 def test_any_other_list_of_extensions_is_refused_by_both(mesh: Mesh, kinds: tuple[int, ...]) -> None:
     report = mesh.report(0)
     data = report.metadata.extensions[0].data
-    changed = _resealed(mesh, report, extensions=tuple(Extension(kind, data) for kind in kinds))
+    changed = resealed(mesh, report, extensions=tuple(Extension(kind, data) for kind in kinds))
     assert mesh.world.upload(changed) == [ReportError.INVALID_MESSAGE]
-    assert _asked_of_the_helper(mesh, [changed]) == [ReportError.INVALID_MESSAGE]
+    assert asked_of_the_helper(mesh, [changed]) == [ReportError.INVALID_MESSAGE]
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 40, b"\xff" * 600])
 def test_a_malformed_proof_is_refused_by_both(mesh: Mesh, data: bytes) -> None:
-    changed = _resealed(mesh, mesh.report(0), extensions=(Extension(MEMBERSHIP, data),))
+    changed = resealed(mesh, mesh.report(0), extensions=(Extension(MEMBERSHIP, data),))
     assert mesh.world.upload(changed) == [ReportError.REPORT_DROPPED]
-    assert _asked_of_the_helper(mesh, [changed]) == [ReportError.REPORT_DROPPED]
+    assert asked_of_the_helper(mesh, [changed]) == [ReportError.REPORT_DROPPED]
 
 
 def test_a_task_without_membership_takes_no_proof(tmp_path: Path, mesh: Mesh) -> None:
@@ -189,29 +138,29 @@ def test_a_leader_that_repeats_a_member_gets_no_share_of_it(mesh: Mesh) -> None:
         dataclasses.replace(report, metadata=dataclasses.replace(report.metadata, report_id=secrets.token_bytes(16)))
         for _ in range(2)
     ]
-    resealed = [_resealed(mesh, copy, extensions=copy.metadata.extensions) for copy in copies]
-    assert _asked_of_the_helper(mesh, resealed) == [ReportError.REPORT_DROPPED] * 2
+    sealed = [resealed(mesh, copy, extensions=copy.metadata.extensions) for copy in copies]
+    assert asked_of_the_helper(mesh, sealed) == [ReportError.REPORT_DROPPED] * 2
 
 
 def test_a_report_that_the_helper_counted_is_not_counted_again_in_another_job(mesh: Mesh) -> None:
     report = mesh.report(0, 5)
-    assert _asked_of_the_helper(mesh, [report]) == [None]
-    assert _asked_of_the_helper(mesh, [report, mesh.report(1)]) == [ReportError.REPORT_REPLAYED, None]
+    assert asked_of_the_helper(mesh, [report]) == [None]
+    assert asked_of_the_helper(mesh, [report, mesh.report(1)]) == [ReportError.REPORT_REPLAYED, None]
 
 
 def test_a_leader_that_swaps_the_public_share_is_told_so_by_the_helper(mesh: Mesh) -> None:
     """With it the leader could give the helper a share of its own making under a member's proof."""
     mine, other = mesh.report(0, 1), mesh.world.report(bits(2), proof=mesh.proof(1))
     swapped = dataclasses.replace(mine, public_share=other.public_share)
-    resealed = _resealed(mesh, swapped, extensions=mine.metadata.extensions)
-    assert _asked_of_the_helper(mesh, [resealed]) == [ReportError.REPORT_DROPPED]
+    sealed = resealed(mesh, swapped, extensions=mine.metadata.extensions)
+    assert asked_of_the_helper(mesh, [sealed]) == [ReportError.REPORT_DROPPED]
 
 
 def test_a_proof_for_another_time_is_refused(mesh: Mesh) -> None:
     mesh.issuer.open_epoch(mesh.epoch - 1, key=0)
     report = mesh.report(0)
     earlier = dataclasses.replace(report, metadata=dataclasses.replace(report.metadata, time=mesh.epoch - 1))
-    moved = _resealed(mesh, earlier, extensions=report.metadata.extensions)
+    moved = resealed(mesh, earlier, extensions=report.metadata.extensions)
     assert mesh.world.upload(moved) == [ReportError.REPORT_DROPPED]
 
 
@@ -285,45 +234,13 @@ def test_nobody_is_asked_for_a_bearer_token_where_reports_prove_membership(mesh:
     url = f"http://127.0.0.1:{sock.getsockname()[1]}/tasks/{to_b64url(world.task.task_id)}/reports"
     headers = {"content-type": media_type("upload-req")}
     with serving(served, sock), httpx.Client(trust_env=False, headers=headers) as http:
-        body = UploadRequest((mesh.report(0, 1), _resealed(mesh, mesh.report(1), extensions=()))).encode()
+        body = UploadRequest((mesh.report(0, 1), resealed(mesh, mesh.report(1), extensions=()))).encode()
         answer = http.post(url, content=body)
         assert answer.status_code == 200
         (refused,) = UploadErrors.decode(answer.content).errors
         assert refused[1] is ReportError.INVALID_MESSAGE
         other = url.replace(to_b64url(world.task.task_id), to_b64url(bytes(32)))
         assert http.post(other, content=body).status_code == 401
-
-
-def _resealed(mesh: Mesh, report: Report, *, extensions: tuple[Extension, ...]) -> Report:
-    """The report with other metadata, its shares sealed anew: what a leader (or a member) can do."""
-    world = mesh.world
-    metadata = dataclasses.replace(report.metadata, extensions=extensions)
-    shares = VDAF.shard(world.task.context, bits(3), metadata.report_id, secrets.token_bytes(VDAF.rand_size))[1]
-    sealed = [
-        seal_input_share(world.task, role, key.config, metadata, report.public_share, share, secrets.token_bytes)
-        for role, key, share in (
-            (Role.LEADER, world.leader_key, shares[0]),
-            (Role.HELPER, world.helper_key, shares[1]),
-        )
-    ]
-    return Report(metadata, report.public_share, *sealed)
-
-
-def _asked_of_the_helper(mesh: Mesh, reports: list[Report]) -> list[ReportError | None]:
-    """What the helper says of reports that a leader puts into a job without any check of its own."""
-    world, inits = mesh.world, []
-    for report in reports:
-        metadata = report.metadata
-        aad = InputShareAad(world.task.task_id, world.task.configuration, metadata, report.public_share).encode()
-        info = world.task.draft.input_share_info(Role.LEADER)
-        own = PlaintextInputShare.decode(KeyRing([world.leader_key]).open(report.leader_share, info, aad)).payload
-        step = leader_initialized(
-            VDAF, world.held.verify_key, world.task.context, metadata.report_id, report.public_share, own
-        )
-        inits.append(VerifyInit(ReportShare(metadata, report.public_share, report.helper_share), step.outbound))
-    body = AggregationJobInitReq(0, b"", (), tuple(inits)).encode()
-    answer = AggregationJobResp.decode(world.helper.process_aggregation_init(world.task.task_id, body).body)
-    return [response.error for response in answer.responses]
 
 
 def _waits_or_fails(mesh: Mesh) -> bool:
