@@ -9,7 +9,8 @@ them at once; no keyholder needs to see another's file:
     assemble      those files, in any order -> the root to publish, and the transcript
     finish_root   the same checks for a root that somebody else assembled
 
-Refused: a circle or a threshold that lets one person decide; a request whose words are not those of its root; a
+Refused: a circle or a threshold that lets one person decide; a request whose words are not those of its root, or do
+not say all of it; a
 signature over other bytes, by a stranger's key, or a second one by the same key; too few holders, of the new root or
 of the old one; two of one employer in a quorum; a version that does not follow.
 """
@@ -308,6 +309,10 @@ def _demand_followable(request: Request) -> None:
     policy = signed.unrecognized_fields.get(LOG_POLICY_FIELD)
     if policy is not None and not is_sha256(policy):
         raise CeremonyRefused("names a log policy by no SHA-256", where="root")
+    anew = _root(plan_of(request.root), signed.version, request.previous)
+    anew.spec_version = signed.spec_version
+    if anew.to_dict() != signed.to_dict():
+        raise CeremonyRefused("says more than can be told of it in words", where="root", fix="do not sign it")
     held = {keyid for holder in holders_of(signed) for keyid in holder.keyids}
     for role in TOP_ROLES:
         if tuf_key(_online_key(signed, role)).keyid in held:

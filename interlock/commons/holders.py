@@ -16,6 +16,7 @@ employer. (An empty employer stands for a person who works for herself; each suc
 from __future__ import annotations
 
 import datetime as _dt
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -59,6 +60,8 @@ _FIELDS: Final = frozenset({"name", "employer", "since", "until", "keys"})
 _MOST_NAME: Final = 100  # characters
 _CLASSICAL: Final = ("ed25519",)
 _HYBRID: Final = ("ed25519", "ml-dsa-65")
+# letters of other scripts, in lower case, that read as these Latin ones
+_LOOKALIKES: Final = str.maketrans("авекмнорстухіѕјһԁԛԝαβεζηικμνορτυχ", "abekmhopctyxisjhdqwabezhikmvoptyx")
 
 
 class CeremonyRefused(InterlockError):
@@ -179,10 +182,11 @@ def holders_of(root: Root) -> tuple[Holder, ...]:
 def demand_circle(holders: Sequence[Holder], threshold: int) -> None:
     """Refuse a circle of keyholders that could not, or not safely, make a root. Raises: CeremonyRefused."""
     names, keys = [h.name for h in holders], [key.text for h in holders for key in h.keys]
-    for what, values in (("name", names), ("key", keys)):
-        twice = next((v for v in values if values.count(v) > 1), None)
+    for what, values in (("name", list(map(_heard, names))), ("key", keys)):
+        twice = next((i for i, value in enumerate(values) if value in values[:i]), None)
         if twice is not None:
-            raise CeremonyRefused(f"stands twice as a keyholder's {what}", where=one_line(twice, 80))
+            shown = (names if what == "name" else keys)[twice]
+            raise CeremonyRefused(f"stands twice as a keyholder's {what}", where=one_line(shown, 80))
     if len({families(h.keys) for h in holders}) > 1:
         raise CeremonyRefused("some holders have an ML-DSA-65 key and some have none", fix="all of them, or nobody")
     hybrid = is_hybrid(holders)
@@ -240,7 +244,8 @@ def _demand_quorum(root: Root, md: Metadata[Root], whose: str) -> None:
             fix=f"let more keyholders sign; at least {least_holders(holders, threshold)} of them have to",
         )
     if _weight(signers, signed) < threshold:
-        shared = [h for h in signers if h.employer and [s.employer for s in signers].count(h.employer) > 1]
+        bodies = [_body(h) for h in signers]
+        shared = [h for h, body in zip(signers, bodies, strict=True) if bodies.count(body) > 1]
         raise CeremonyRefused(
             f"has two of one employer in {whose} quorum ({_names(shared)})",
             where="root",
@@ -252,9 +257,20 @@ def _weight(holders: Sequence[Holder], keyids: Collection[str]) -> int:
     """Signatures among these keys, counted for one holder of each employer: the one with most."""
     best: dict[str, int] = {}
     for holder in holders:
-        body = f"@{holder.employer}" if holder.employer else holder.name
+        body = _body(holder)
         best[body] = max(best.get(body, 0), len(set(holder.keyids) & set(keyids)))
     return sum(best.values())
+
+
+def _body(holder: Holder) -> str:
+    """Whose word a holder's signature is: her employer's, however spelt, or her own."""
+    return f"@{_heard(holder.employer)}" if holder.employer else _heard(holder.name)
+
+
+def _heard(name: str) -> str:
+    """A name as people take it: the same for other spellings, widths and cases of it, and for letters that look so."""
+    told = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join(unicodedata.normalize("NFKC", told).translate(_LOOKALIKES).split())
 
 
 def _holder(row: object, root: Root, where: str) -> Holder:

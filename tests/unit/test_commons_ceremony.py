@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -40,7 +41,7 @@ from interlock.commons.holders import (
 )
 from interlock.commons.layout import TOP_ROLES
 from interlock.commons.pack import sha256_hex
-from interlock.commons.signers import tuf_signature
+from interlock.commons.signers import tuf_key, tuf_signature
 from interlock.commons.transcript import aloud, demand_transcript, signers_of, words_of
 from tests.unit.commons_world import HOLDERS, Counter, seed
 
@@ -206,6 +207,50 @@ def test_the_same_name_or_key_twice_is_refused() -> None:
     twin = dataclasses.replace(a_plan(), holders=(holder("ada"), holder("ben"), holder("cleo", key="ada")))
     with pytest.raises(CeremonyRefused, match="keyholder's key"):
         first(twin)
+
+
+_SPELT = (
+    "Ada",
+    "\N{CYRILLIC SMALL LETTER A}da",
+    "\N{FULLWIDTH LATIN SMALL LETTER A}da",
+    "AD\N{GREEK CAPITAL LETTER ALPHA}",
+)
+
+
+@pytest.mark.parametrize("spelt", _SPELT)
+def test_a_holder_or_an_employer_in_another_spelling_is_the_same_one(spelt: str) -> None:
+    with pytest.raises(CeremonyRefused, match="twice as a keyholder's name"):
+        first(dataclasses.replace(a_plan(), holders=(holder("ada"), holder(spelt), holder("ben"))))
+    circle = (holder("ben", "ada"), holder("cleo", spelt), holder("dora", "Acme"))
+    request = first(dataclasses.replace(a_plan(), holders=circle))
+    refused(request, signed(request, "ben", "cleo"), "two of one employer in its own quorum \\(ben, cleo\\)")
+    assert signers_of(done(request, "ben", "dora").root, None) == ("ben", "dora")
+
+
+def _unsaid(change: Callable[[Root], object]) -> Request:
+    """A request whose root says something that its words do not."""
+    md = read_root(first().root, "root")
+    change(md.signed)
+    return Request(md.to_bytes(), None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: root.unrecognized_fields.update({"x-more": 1}),
+        lambda root: setattr(root, "consistent_snapshot", False),
+        lambda root: root.keys.update({(key := tuf_key(holder("mallory").keys[0])).keyid: key}),
+        lambda root: root.roles["timestamp"].unrecognized_fields.update({"x": 1}),
+        lambda root: next(iter(root.keys.values())).unrecognized_fields.update({"x": 1}),
+    ],
+    ids=["a field", "no consistent snapshots", "a key of nobody", "a role's field", "a key's field"],
+)
+def test_a_root_that_says_more_than_its_words_is_refused(change: Callable[[Root], object]) -> None:
+    request = _unsaid(change)
+    assert request.words == first().words
+    assert request.digest != first().digest
+    with pytest.raises(CeremonyRefused, match="more than can be told"):
+        parse_request(request.data, where="request")
 
 
 def test_one_holder_has_no_two_keys_of_one_family() -> None:
