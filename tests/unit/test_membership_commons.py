@@ -240,6 +240,8 @@ def test_a_node_that_cannot_be_read_holds_the_report_back(member: Member, tmp_pa
         {"epochs": []},
         {"epochs": {"7": [1]}},
         {"epochs": {"0": [99]}},
+        {"epochs": {"0": [1], "00": []}},
+        {"epochs": {"9" * 5000: [1]}},
     ],
 )
 def test_a_tally_of_another_form_is_refused(member: Member, change: dict[str, object]) -> None:

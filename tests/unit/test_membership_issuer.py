@@ -25,6 +25,7 @@ from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
 from interlock.node.roles.issuer import app
 from interlock.node.roles.member import Credentials, IssuerRefused, read_joined
+from interlock.node.storage import issuer as issuer_store
 from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
 from interlock.node.storage.node import open_store
 from tests.unit.commons_world import seed
@@ -97,6 +98,30 @@ def test_without_an_invite_a_person_decides(tmp_path: Path, world: IssuerWorld) 
     with pytest.raises(Refused):
         world.store.approve("acme", world.clock.now_us())
     acme.close()
+
+
+def test_who_only_waits_keeps_no_name_from_whoever_was_invited(tmp_path: Path, world: IssuerWorld) -> None:
+    squatter = dump_enrolment(seed("squatter"), "acme", "", world.signer.verifier)
+    assert world.issuer.process_enrolment(squatter) == b""
+    with pytest.raises(IssuerRefused, match="waits to be enrolled with another key"):
+        Organisation("acme", tmp_path / "early", world, "")
+    acme = Organisation("acme", tmp_path / "acme", world, world.invite())
+    assert acme.joined.certificate is not None
+    with pytest.raises(Refused, match="is enrolled with another key"):
+        world.issuer.process_enrolment(squatter)
+    acme.close()
+
+
+def test_no_more_wait_than_an_issuer_can_hold_and_who_has_an_invite_need_not(
+    world: IssuerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer_store, "WAIT_MOST", 2)
+    for name in ("one", "two", "two"):  # who waits already may ask again
+        assert world.store.enrol(name, f"{name}'s key", "", 2).state is MemberState.PENDING
+    with pytest.raises(Refused, match="as many waiting"):
+        world.store.enrol("three", "its key", "", 2)
+    invited = dump_enrolment(seed("invited"), "three", world.invite(), world.signer.verifier)
+    assert parse_certificate(world.issuer.process_enrolment(invited)).organisation == "three"
 
 
 def test_a_name_stands_for_one_key_and_a_key_for_one_name(world: IssuerWorld, acme: Organisation) -> None:
@@ -341,7 +366,8 @@ def test_http_gives_each_refusal_its_status(world: IssuerWorld, acme: Organisati
         assert "invite" in refused.json()["error"]
         assert parse_member_keys(http.get(f"/members/{NAME}/{EPOCH}").content, where="x").epoch == EPOCH
         assert http.get(f"/members/{NAME}/{EPOCH + 1}").status_code == 404
-        assert http.get("/members/rules-1/99999999999999999999999").status_code == 404
+        for number in ("99999999999999999999999", "9" * 5000, "-1", "x", "1.0"):
+            assert http.get(f"/members/rules-1/{number}").status_code == 404
         assert parse_count(http.get(f"/counts/{NAME}/{EPOCH}").content).issued == 0
         acme.proof(counted(), EPOCH)
         again = http.post("/credentials", content=world.asked[-1])

@@ -51,6 +51,7 @@ __all__ = ["TOKEN_KEY_BITS", "Issuer", "app", "invite_hash"]
 
 TOKEN_KEY_BITS: Final = 3072
 _JSON: Final = "application/json"
+_DIGITS: Final = 16  # of an epoch in a URL; Python refuses to read numbers of many thousand
 _log = logging.getLogger(__name__)
 
 
@@ -173,14 +174,17 @@ def app(issuer: Issuer) -> Starlette:
         routes=[
             _route("/enrol", enrol, "POST"),
             _route("/credentials", credentials, "POST"),
-            _route("/members/{task}/{epoch:int}", members, "GET"),
-            _route("/counts/{task}/{epoch:int}", counts, "GET"),
+            _route("/members/{task}/{epoch}", members, "GET"),
+            _route("/counts/{task}/{epoch}", counts, "GET"),
         ]
     )
 
 
 def _named(request: Request) -> tuple[str, int]:
-    return request.path_params["task"], min(request.path_params["epoch"], 1 << 53)
+    task, epoch = request.path_params["task"], request.path_params["epoch"]
+    if not (epoch.isascii() and epoch.isdigit() and len(epoch) <= _DIGITS):
+        raise NotFound("names no epoch", where=request.url.path[:80])
+    return task, int(epoch)
 
 
 def _route(path: str, handler: Callable[[Request], Awaitable[Response]], method: str) -> Route:

@@ -23,6 +23,7 @@ __all__ = ["Gathered", "NotGathered", "dump_tally", "gather", "parse_tally"]
 _FORMAT: Final = "interlock-tally"
 _LIMIT: Final = 16 << 20
 _EPOCHS_MOST: Final = 1000
+_DIGITS: Final = 16  # of an epoch's start in microseconds
 
 
 class NotGathered(BadState):
@@ -96,9 +97,11 @@ def _read(path: Path) -> bytes:
 
 
 def _start(text: object, kept: KeptCatalog, where: str) -> int:
-    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or int(text) % kept.epoch_us:
-        raise BadState("names no epoch of the task", where=where)
-    return int(text)
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _DIGITS:
+        start = int(text)
+        if str(start) == text and start % kept.epoch_us == 0:  # in one spelling, so that none hides another
+            return start
+    raise BadState("names no epoch of the task", where=where)
 
 
 def _places(row: object, kept: KeptCatalog, where: str) -> frozenset[int]:

@@ -24,6 +24,7 @@ from interlock.base.files import file_lock
 
 __all__ = ["Epoch", "IssuerStore", "Member", "MemberState", "Refused"]
 
+WAIT_MOST: Final = 1000  # organisations; anybody may ask, and only a person's yes makes room
 _MEMBERS: Final = "SELECT organisation, key, state, at FROM members"
 
 
@@ -92,17 +93,20 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
     def enrol(self, organisation: str, key: str, code_sha256: str, now_us: int) -> Member:
         """Enrol by an invite, or note who waits for a person where the code is empty; the same again finds the first.
 
-        One that was revoked comes back, with whatever key, only by an invite in its own name.
-        Raises: Refused, for an invite that does not hold, another key under the name, a key under another name.
+        One that was revoked comes back, with whatever key, only by an invite in its own name. One that only waits has
+        shown nothing, and an invite takes its name for another key.
+        Raises: Refused, for an invite that does not hold, another key under the name, a key under another name; where
+        too many wait.
         """
         with self._write() as db:
             found = _member(db, organisation)
             back = found is not None and found.state is MemberState.REVOKED
             if found is not None and not back:
-                if found.key != key:
-                    told = "is enrolled with another key"
+                waits = found.state is MemberState.PENDING
+                if found.key != key and not (waits and code_sha256):
+                    told = f"{'waits to be' if waits else 'is'} enrolled with another key"
                     raise Refused(told, where=organisation, fix="have the issuer revoke it, then invite it by name")
-                if found.state is MemberState.ENROLLED or not code_sha256:
+                if not waits or not code_sha256:
                     return found
             if db.execute("SELECT 1 FROM members WHERE key = ? AND organisation != ?", (key, organisation)).fetchone():
                 raise Refused("has a key that another organisation is enrolled with", where=organisation)
@@ -110,6 +114,8 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
                 raise Refused("was revoked", where=organisation, fix="ask the issuer's operator")
             if code_sha256:
                 _use_invite(db, code_sha256, organisation, now_us, by_name=back)
+            else:
+                _demand_few_wait(db)
             state = MemberState.ENROLLED if code_sha256 else MemberState.PENDING
             db.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (organisation, key, state.value, now_us))
             return Member(organisation, key, state, now_us)
@@ -194,6 +200,13 @@ def _member(db: sqlite3.Connection, organisation: str) -> Member | None:
 def _row(row: tuple[object, ...]) -> Member:
     organisation, key, state, at = row
     return Member(str(organisation), str(key), MemberState(state), as_int(at))
+
+
+def _demand_few_wait(db: sqlite3.Connection) -> None:
+    """Raises: Refused."""
+    (waiting,) = db.execute("SELECT count(*) FROM members WHERE state = 'pending'").fetchone()
+    if waiting >= WAIT_MOST:
+        raise Refused("has as many waiting as it can hold", where="issuer", fix="ask its operator for an invite")
 
 
 def _use_invite(db: sqlite3.Connection, code_sha256: str, organisation: str, now_us: int, *, by_name: bool) -> None:
