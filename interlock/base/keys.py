@@ -33,7 +33,6 @@ __all__ = [
     "ed25519_of",
     "is_sealed",
     "key_named",
-    "load_any_key",
     "load_key",
     "verifier_of",
 ]
@@ -225,16 +224,6 @@ def key_named(data: bytes, *, where: str) -> str:
 
 
 def load_key(
-    data: bytes, *, where: str, passphrase: bytes | None = None, least_memory: int = ARGON2_MEMORY
-) -> Ed25519Signer:
-    """Read the bytes of an Ed25519 key's file. Raises: BadKey, which names `where` and never shows the key."""
-    signer = load_any_key(data, where=where, passphrase=passphrase, least_memory=least_memory)
-    if not isinstance(signer, Ed25519Signer):
-        raise BadKey("is an ML-DSA key, and an Ed25519 key is needed here", where=where)
-    return signer
-
-
-def load_any_key(
     data: bytes, *, where: str, passphrase: bytes | None = None, least_memory: int = ARGON2_MEMORY
 ) -> Ed25519Signer | MlDsaSigner:
     """Read a key file's bytes, of either family; one sealed with less than `least_memory` bytes is not opened.

@@ -42,7 +42,7 @@ __all__ = [
     "KeyRow",
     "activate",
     "current_key",
-    "is_commons",
+    "has_role_keys",
     "key_files",
     "make_next",
     "named_key",
@@ -74,18 +74,18 @@ class KeyRow:
     sealed: bool = False
 
 
-def is_commons(directory: Path) -> bool:
-    """Whether a folder is that of a commons."""
+def has_role_keys(directory: Path) -> bool:
+    """Whether a folder has the keys of a commons' roles, begun or not."""
     return (directory / "keys").is_dir()
 
 
 def key_files(directory: Path, role: str) -> list[Path]:
     """Where the keys of a role lie: one, or two of a log or witness. Raises: BadInput, where it has none here."""
-    if is_commons(directory) and role in (*TOP_ROLES, *DELEGATIONS):
+    if has_role_keys(directory) and role in (*TOP_ROLES, *DELEGATIONS):
         return [directory / "keys" / f"{role}.key"]
     if role in _SINGLE and (directory / f"{role}.key").exists():
         return [path for path in (directory / f"{role}.key", directory / f"{role}{_SECOND}") if path.exists()]
-    known = (*TOP_ROLES, *DELEGATIONS) if is_commons(directory) else _SINGLE
+    known = (*TOP_ROLES, *DELEGATIONS) if has_role_keys(directory) else _SINGLE
     raise BadInput("has no key for this role", where=f"{directory}: {role}", fix=f"one of {', '.join(known)}")
 
 
@@ -96,7 +96,7 @@ def named_key(path: Path) -> str:
 
 def rows(directory: Path) -> list[KeyRow]:
     """Every key that a folder has or names. Raises: BadState, BadKey, CeremonyRefused."""
-    if not is_commons(directory):
+    if not has_role_keys(directory):
         files = [(role, directory / f"{role}{end}") for role in _SINGLE for end in (".key", _SECOND)]
         found = [row for role, path in files for row in _file_rows(path, role, None, "")]
         if not found:

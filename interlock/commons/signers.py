@@ -23,7 +23,7 @@ from interlock.base.keys import (
     MlDsaVerifier,
     dump_key,
     is_sealed,
-    load_any_key,
+    load_key,
 )
 from interlock.base.primitives import BadSignature, Rng, ml_dsa_of_pem, ml_dsa_pem
 
@@ -35,6 +35,7 @@ __all__ = [
     "load_keys",
     "make_keys",
     "open_key",
+    "own_key",
     "read_key",
     "service_passphrase",
     "tuf_key",
@@ -137,12 +138,14 @@ def make_keys(
     Raises: NotWritable, BadKey.
     """
     private_dir(directory)
-    for role in roles:
-        path = directory / f"{role}.key"
-        if not path.exists():
-            signer = Ed25519Signer(rng(32))
-            replace(path, dump_key(signer, passphrase=passphrase, salt=rng(16), nonce=rng(24)))
-    return {role: RoleSigner(read_key(directory / f"{role}.key", passphrase)) for role in roles}
+    return {role: RoleSigner(own_key(directory / f"{role}.key", rng, passphrase)) for role in roles}
+
+
+def own_key(path: Path, rng: Rng, passphrase: bytes | None = None) -> Ed25519Signer:
+    """The key in a file, made and sealed with the passphrase, if any, where there is none. Raises: as `make_keys`."""
+    if not path.exists():
+        replace(path, dump_key(Ed25519Signer(rng(32)), passphrase=passphrase, salt=rng(16), nonce=rng(24)))
+    return read_key(path, passphrase)
 
 
 def load_keys(directory: Path, roles: tuple[str, ...]) -> dict[str, RoleSigner]:
@@ -170,7 +173,7 @@ def open_key(
     if not sealed and path.stat().st_mode & 0o077:  # a sealed one may lie on a stick, which keeps no modes
         raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
     if not sealed:
-        return load_any_key(data, where=str(path))
+        return load_key(data, where=str(path))
     phrase = passphrase if passphrase is not None else service_passphrase(path.name.split(".key")[0])
     return _opened(data, str(path), phrase, least_memory)
 
@@ -195,4 +198,4 @@ def service_passphrase(name: str) -> bytes | None:
 @functools.lru_cache(maxsize=32)
 def _opened(data: bytes, where: str, passphrase: bytes | None, least_memory: int) -> Ed25519Signer | MlDsaSigner:
     """A sealed key, opened once a process: a service signs often, and opening takes a second on purpose."""
-    return load_any_key(data, where=where, passphrase=passphrase, least_memory=least_memory)
+    return load_key(data, where=where, passphrase=passphrase, least_memory=least_memory)

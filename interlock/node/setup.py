@@ -21,7 +21,7 @@ from typing import Final
 
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
-from interlock.base.keys import ARGON2_MEMORY, Ed25519Signer, dump_key, load_key
+from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
 from interlock.commons.ceremony import (
@@ -37,7 +37,7 @@ from interlock.commons.ceremony import (
 from interlock.commons.holders import LEAST_THRESHOLD, CeremonyRefused, Holder, term_of
 from interlock.commons.keyring import named_key
 from interlock.commons.publish import create_commons, is_commons, make_commons_keys
-from interlock.commons.signers import read_key
+from interlock.commons.signers import own_key, read_key
 from interlock.commons.transcript import demand_transcript
 from interlock.dap import taskfile
 from interlock.dap.shares import HpkeKey, new_key
@@ -64,7 +64,6 @@ __all__ = [
     "make_log",
     "make_witness",
     "put_task",
-    "read_signer",
     "read_tokens",
     "write_settings",
 ]
@@ -200,7 +199,7 @@ def make_aggregator(directory: Path, rng: Rng) -> None:
 def make_issuer(directory: Path, rng: Rng) -> str:
     """An issuer's key; returns its text. Raises: NotWritable, BadKey."""
     private_dir(directory)
-    return _signer(directory / "issuer.key", rng).verifier.text
+    return own_key(directory / "issuer.key", rng).verifier.text
 
 
 def make_hpke_key(path: Path, rng: Rng) -> HpkeKey:
@@ -249,11 +248,6 @@ def read_tokens(path: Path) -> TokenTable:
         raise BadState(str(e), where=str(path)) from None
 
 
-def read_signer(path: Path) -> Ed25519Signer:
-    """A role's online key. Raises: BadKey, BadState."""
-    return read_key(path)
-
-
 def write_settings(path: Path, section: str, values: Mapping[str, str | float | list[str]]) -> None:
     """Write a configuration file with one section, unless there is one already. Raises: NotWritable."""
     if path.exists():
@@ -282,14 +276,6 @@ def _hashes(path: Path) -> dict[str, str]:
     if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
         raise BadState("holds no table of tokens", where=str(path))
     return tokens
-
-
-def _signer(path: Path, rng: Rng) -> Ed25519Signer:
-    if path.exists():
-        return read_key(path)
-    data = dump_key(Ed25519Signer(rng(32)))
-    replace(path, data)
-    return load_key(data, where=str(path))
 
 
 def _demand_name(name: str) -> None:

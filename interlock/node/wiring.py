@@ -19,7 +19,7 @@ from interlock.commons.mirror import Mirror
 from interlock.commons.monitor import Monitor
 from interlock.commons.pins import read_pins
 from interlock.commons.publish import Publisher
-from interlock.commons.signers import load_keys
+from interlock.commons.signers import load_keys, read_key
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
@@ -33,7 +33,7 @@ from interlock.node.parties import HttpExchange, secret_in, vdaf_of
 from interlock.node.roles import aggregate, commons, issuer, log, mirror, monitor, witness
 from interlock.node.roles.admission import Admission
 from interlock.node.service import alone_in
-from interlock.node.setup import LOG_POLICY, make_hpke_key, read_signer, read_tokens
+from interlock.node.setup import LOG_POLICY, make_hpke_key, read_tokens
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
@@ -81,7 +81,7 @@ def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
 @contextlib.contextmanager
 def _log(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     policy, path = _policy(config), config.directory / "log.key"
-    public = read_signer(path).verifier.public
+    public = read_key(path).verifier.public
     origin = next((p.key.name for p in policy.logs if p.key.public == public), None)
     if origin is None:
         raise BadState("names no log with the key of log.key", where=str(config.directory / LOG_POLICY))
@@ -183,7 +183,7 @@ def issuer_of(config: ServeConfig, clock: Clock) -> Iterator[issuer.Issuer]:
     both = [name for name in _SHARES if (place / name).exists()]
     if both:
         raise BadConfig(f"is an aggregator's or a collector's too ({both[0]})", where=str(place), fix=_APART)
-    signer = read_signer(place / "issuer.key")
+    signer = read_key(place / "issuer.key")
     with contextlib.closing(IssuerStore(place / ISSUER_STORE)) as store:
         yield issuer.Issuer(store, signer, config.operator, chosen_blind_rsa(), clock, os.urandom)
 

@@ -18,7 +18,7 @@ from interlock.base.keys import Ed25519Verifier, verifier_of
 from interlock.base.settings import read_settings
 from interlock.commons.ceremony import expiry_us, new_keys, plan_of, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
-from interlock.commons.keyring import KeyRow, activate, is_commons, key_files, make_next, named_key, rows
+from interlock.commons.keyring import KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, TOP_ROLES
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
@@ -96,8 +96,8 @@ def rotate(args: argparse.Namespace) -> int:
         return _activate(directory, args.role, files)
     if args.role in TOP_ROLES:
         return _rotate_top(directory, args, files[0], passphrase)
-    if is_commons(directory):
-        return _rotate_delegated(directory, args, files[0], passphrase)
+    if has_role_keys(directory):
+        return _rotate_delegated(args, files[0], passphrase)
     for file in files:
         key = make_next(file, os.urandom, passphrase)
         print(f"next key of {args.role}: {file.with_name(file.name + NEXT)}")
@@ -133,7 +133,7 @@ def _rotate_top(directory: Path, args: argparse.Namespace, file: Path, passphras
     return write_request(request_of(plan, root, now_us), Path(args.out))
 
 
-def _rotate_delegated(directory: Path, args: argparse.Namespace, file: Path, passphrase: bytes | None) -> int:
+def _rotate_delegated(args: argparse.Namespace, file: Path, passphrase: bytes | None) -> int:
     """A key that targets names: made, named and used in one publish."""
     publisher = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock())
     done = publisher.rotate(args.role, make_next(file, os.urandom, passphrase))
@@ -143,7 +143,7 @@ def _rotate_delegated(directory: Path, args: argparse.Namespace, file: Path, pas
 
 
 def _activate(directory: Path, role: str, files: Sequence[Path]) -> int:
-    if is_commons(directory):
+    if has_role_keys(directory):
         fix = "targets, snapshot and timestamp: interlock mesh ceremony install; others: without --activate"
         raise BadInput("is not for the keys of a commons", where="--activate", fix=fix)
     due = [file for file in files if file.with_name(file.name + NEXT).exists()]
@@ -158,7 +158,7 @@ def _exported(directory: Path, role: str, text: str) -> str:
     """A public key as text, or as a vkey where it is a log's or witness's of a name that its folder says."""
     settings, key = directory / CONFIG, verifier_of(text)
     name = read_settings(settings).tables.get("serve", {}).get("name", "") if settings.exists() else ""
-    if is_commons(directory) or not isinstance(name, str) or not name:
+    if has_role_keys(directory) or not isinstance(name, str) or not name:
         return text
     if not isinstance(key, Ed25519Verifier):
         return VerifierKey(name, ML_DSA_COSIGNATURE, key.public).text

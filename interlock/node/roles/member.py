@@ -20,7 +20,7 @@ from interlock.base.canonical import NotCanonical, json_object
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
-from interlock.base.keys import Ed25519Signer, Ed25519Verifier, dump_key, load_key
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.base.primitives import Rng
 from interlock.commons.enrolment import (
     Certificate,
@@ -40,6 +40,7 @@ from interlock.commons.membership import (
     token_message,
 )
 from interlock.commons.operators import Operators
+from interlock.commons.signers import own_key, read_key
 from interlock.commons.statements import ed25519_key
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange, Reply
@@ -80,7 +81,7 @@ def join(
     Safe to repeat: the key is made once. Raises: IssuerRefused, Unreachable, Malformed, BadSignature, BadState,
     NotWritable.
     """
-    signer = _own_key(private_dir(home) / _KEY, rng)
+    signer = own_key(private_dir(home) / _KEY, rng)
     before = read_joined(home) if (home / _FILE).exists() else None
     if before is not None and (before.organisation, before.issuer) != (organisation, issuer):
         raise BadState("is enrolled otherwise already", where=str(home / _FILE), fix="use another home")
@@ -108,7 +109,7 @@ def read_joined(home: Path) -> Joined:
     try:
         organisation, url, issuer, certificate = (text if isinstance(text, str) else _not_text() for text in texts)
         key = ed25519_key(issuer, where=str(path))
-        signer = load_key(read_bounded(home / _KEY, _LIMIT), where=str(home / _KEY))
+        signer = read_key(home / _KEY)
         return Joined(organisation, url, key, signer, _certificate(certificate, organisation, signer, key))
     except (ValueError, InterlockError) as e:
         raise BadState(f"is damaged ({e})", where=str(path), fix="run interlock mesh members join again") from None
@@ -231,12 +232,6 @@ def _answered(reply: Reply, url: str) -> Reply:
             raise NotFound(f"does not know it ({said})", where=url)
         raise IssuerRefused(f"refused: {said}", where=url)
     raise Unreachable(f"answered HTTP {reply.status}", where=url, fix="check the issuer's log")
-
-
-def _own_key(path: Path, rng: Rng) -> Ed25519Signer:
-    if not path.exists():
-        replace(path, dump_key(Ed25519Signer(rng(32))))
-    return load_key(read_bounded(path, _LIMIT), where=str(path))
 
 
 def _certificate(text: str, organisation: str, signer: Ed25519Signer, issuer: Ed25519Verifier) -> Certificate | None:
