@@ -64,7 +64,7 @@ class Changes:
             kept = f"; your grants cover {self.granted} of them as before" if self.granted else ""
             yield f"  = {_many(self.same, 'rule')} {'stays as it is' if self.same == 1 else 'stay as they are'}{kept}"
         for before, after, count in self.verdicts:
-            yield f"  {_many(count, 'example')} of its own: {before} -> {after}"
+            yield f"  of the examples, {count} came to {before} and come{'s' if count == 1 else ''} to {after} now"
 
 
 def acting(standing: Standing) -> str:

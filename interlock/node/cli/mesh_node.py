@@ -91,6 +91,9 @@ def subscribe(args: argparse.Namespace) -> int:
                 subscriber.unsubscribe(*key)
         raise
     _tell(found)
+    live, now = read_live(config.home), SystemClock().now_us()
+    for row in (live.rows[key] for key in keys if live.rows[key] not in found.changed):
+        print(row_line(row, now))  # known before: what its window is now
     return EXIT_OK
 
 
