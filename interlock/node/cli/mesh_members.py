@@ -22,8 +22,8 @@ from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organ
 from interlock.dap.task import Task
 from interlock.node.cli.mesh_count import reporting_of
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
-from interlock.node.cli.mesh_setup import CONFIG
-from interlock.node.config import ServeConfig, serve_config, settings_of
+from interlock.node.cli.mesh_roles import serve_settings
+from interlock.node.config import serve_config
 from interlock.node.parties import HttpExchange
 from interlock.node.reporter import read_task, reporter_of
 from interlock.node.roles import member as members
@@ -127,7 +127,7 @@ def count(args: argparse.Namespace) -> int:
 def publish(args: argparse.Namespace) -> int:
     """Put member keys or counts into a commons, all in one snapshot."""
     files = [member_file(read_bounded(Path(name), _LIMIT), where=name) for name in args.files]
-    done = publisher_of(_serve_config(args), SystemClock()).publish_members(files)
+    done = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock()).publish_members(files)
     names = ", ".join(f"{file.task} {file.epoch}" for file in files[:3]) + (", ..." if len(files) > 3 else "")
     print(f"{len(files)} files ({names}), log index {done.log_index} of {done.tree_size}")
     return EXIT_OK
@@ -210,11 +210,4 @@ def _store(args: argparse.Namespace) -> Iterator[IssuerStore]:
 
 
 def _issuer(args: argparse.Namespace) -> contextlib.AbstractContextManager[Issuer]:
-    return issuer_of(_serve_config(args), SystemClock())
-
-
-def _serve_config(args: argparse.Namespace) -> ServeConfig:
-    """The configuration that `mesh setup` left in the folder of --dir, or that of --config."""
-    beside = Path(args.dir) / CONFIG
-    named = getattr(args, "config", None) or (str(beside) if beside.exists() else None)
-    return serve_config(settings_of(named), args.dir)
+    return issuer_of(serve_config(serve_settings(args), args.dir), SystemClock())

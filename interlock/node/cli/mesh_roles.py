@@ -57,10 +57,11 @@ def _make_witness(args: argparse.Namespace) -> None:
 
 def serve_settings(args: argparse.Namespace) -> Settings:
     """The settings of --config; else those that `mesh setup` left in the folder of --dir; else the user's."""
+    named = getattr(args, "config", None)  # some commands have --dir alone
     beside = Path(args.dir) / CONFIG if args.dir else None
-    if args.config is None and beside is not None and beside.exists():
+    if named is None and beside is not None and beside.exists():
         return settings_of(str(beside))
-    return settings_of(args.config)
+    return settings_of(named)
 
 
 def published_text(done: Published) -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import SystemClock
-from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.settings import read_settings
@@ -24,6 +23,7 @@ from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
+from interlock.node.cli.mesh_log import policy_in
 from interlock.node.config import named_places
 from interlock.node.setup import (
     LOG_POLICY,
@@ -38,7 +38,7 @@ from interlock.node.setup import (
     make_witness,
     write_settings,
 )
-from interlock.transparency.policy import parse_policy
+from interlock.transparency.policy import MAX_POLICY
 
 __all__ = ["CONFIG", "passphrase_in", "serve_witness", "setup", "token"]
 
@@ -85,7 +85,7 @@ def setup(args: argparse.Namespace) -> int:
     if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
         raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
     directory = Path(args.dir).absolute()
-    policy = None if args.log_policy is None else _read_policy(Path(args.log_policy))
+    policy = None if args.log_policy is None else _policy_bytes(args.log_policy)
     values = _values(args, directory)
     _demand_own(args.role, directory, values)
     passphrases = _passphrases(args) if args.role == "commons" and not args.root else {}
@@ -105,7 +105,7 @@ def serve_witness(directory: Path, name: str, log_policy: str | None) -> list[st
     _demand_own("witness", directory, values)
     if (directory / "witness.key").exists():
         return []
-    policy = None if log_policy is None else _read_policy(Path(log_policy))
+    policy = None if log_policy is None else _policy_bytes(log_policy)
     with _made_whole(directory):
         if policy is not None:
             replace(directory / LOG_POLICY, policy)
@@ -156,15 +156,10 @@ def _demand_own(role: str, directory: Path, values: _Values) -> None:
                 raise BadState(f"has another {key} already", where=str(path), fix="edit it, or use another folder")
 
 
-def _read_policy(path: Path) -> bytes:
-    data = read_bounded(path, _LIMIT)
-    try:
-        policy = parse_policy(data)
-    except Malformed as e:
-        raise BadInput(e.what, where=f"{path}: {e.where}" if e.where else str(path)) from None
-    if not policy.logs:
-        raise BadInput("names no log", where=str(path), fix="write a line: log VKEY URL")
-    return data
+def _policy_bytes(path: str) -> bytes:
+    """A log policy as its operator wrote it, comments and all, if it is one. Raises: BadInput, BadState."""
+    policy_in(path)
+    return read_bounded(Path(path), MAX_POLICY)
 
 
 @contextlib.contextmanager
