@@ -22,11 +22,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
 from interlock.base.errors import BadInput, InterlockError
+from interlock.node.posts import protocol_of
 
 __all__ = ["BadBody", "BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
 
 GRACE_S: Final = 3  # how long requests under way may take once the server was asked to stop
 BODY_S: Final = 60.0  # how long a request's body may take to come
+KEEP_ALIVE_S: Final = 5  # how long a connection may wait for its next request
 BACKLOG: Final = 128
 
 
@@ -147,6 +149,7 @@ def serve(
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         config = uvicorn.Config(
             app,
+            http=protocol_of(app, BODY_S),
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -154,6 +157,7 @@ def serve(
             server_header=False,
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=str(listen.tls_cert) if listen.tls_cert else None,
             ssl_keyfile=str(listen.tls_key) if listen.tls_key else None,
         )

@@ -28,7 +28,16 @@ from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.base.text import b64, is_sha256, unb64
 from interlock.transparency.merkle import MAX_SIZE
 
-__all__ = ["MAX_ENTRY", "TYPES", "LogEntry", "UnknownEntry", "known_entry", "parse_entry", "signed_entry"]
+__all__ = [
+    "MAX_ENTRY",
+    "TYPES",
+    "LogEntry",
+    "UnknownEntry",
+    "demand_form",
+    "known_entry",
+    "parse_entry",
+    "signed_entry",
+]
 
 MAX_ENTRY: Final = 4096  # bytes of one of our entries; a bundle could hold 65,535
 TYPES: Final = frozenset({"pack", "gate", "review", "promote", "revoke", "snapshot", "root", "task", "operators"})
@@ -39,6 +48,11 @@ _FIELDS: Final = _SIGNED | {"sig"}
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?", re.ASCII)
 _BY: Final = re.compile(r"ed25519:[0-9a-f]{64}", re.ASCII)
 _SIGNATURE: Final = 64  # bytes
+_WRITTEN: Final = re.compile(
+    rf'\{{"at":(0|[1-9][0-9]{{0,18}}),"by":"{_BY.pattern}","name":"{_NAME.pattern}","ring":"{_NAME.pattern}",'
+    rf'"sha256":"[0-9a-f]{{64}}","sig":"[A-Za-z0-9+/]{{85}}[AQgw]==","type":"(?:{"|".join(sorted(TYPES))})",'
+    rf'"v":{_VERSION},"version":([1-9][0-9]{{0,18}})\}}'.encode("ascii")
+)
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,16 @@ def parse_entry(data: bytes) -> LogEntry | UnknownEntry:
     if len(data) > MAX_ENTRY or entry.data != data:
         raise Malformed("log entry is not in its one spelling (RFC 8785)")
     return entry
+
+
+def demand_form(data: bytes) -> None:
+    """Demand what `parse_entry` demands. Raises: Malformed.
+
+    Nearly every entry is one of ours as `LogEntry.data` writes it, which a pattern tells without taking it apart.
+    """
+    found = _WRITTEN.fullmatch(data)
+    if found is None or len(data) > MAX_ENTRY or any(int(number) > MAX_SIZE for number in found.groups()):
+        parse_entry(data)
 
 
 def known_entry(data: bytes) -> LogEntry:

@@ -35,7 +35,8 @@ from interlock.base.files import BadState
 from interlock.transparency.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint, sign_checkpoint
 from interlock.transparency.merkle import HASH_SIZE, leaf_hash, prove_consistency, prove_inclusion, tree_root
 from interlock.transparency.note import MAX_NOTE, NoteSigner, TextSigner, parse_note
-from interlock.transparency.proof import TlogProof
+from interlock.transparency.paths import InclusionLines
+from interlock.transparency.proof import TlogProof, proof_file
 from interlock.transparency.recovery import RESTORE, recovered
 from interlock.transparency.storage import PUBLIC, SIGNED, LogStorage, open_storage
 from interlock.transparency.tiles import (
@@ -76,7 +77,9 @@ class Log:
         self._read: dict[Tile, bytes] = {}  # full tiles that were read lately
         self._broken = False
         signed, self.published = self._stored(SIGNED), self._stored(_PUBLISHED)
-        self._growth = recovered(storage, self._load, _checkpoint_of(signed), _checkpoint_of(self.published))
+        seen = _checkpoint_of(self.published)
+        self._published_size = 0 if seen is None else seen.size
+        self._growth = recovered(storage, self._load, _checkpoint_of(signed), seen)
         self._signed_size = self._stored_size = self._growth.size
         self._fresh = {**self._growth.full, **self._growth.edge()}
         self._fill_places()
@@ -95,7 +98,7 @@ class Log:
     @property
     def published_size(self) -> int:
         """How many entries the published tree has; 0 where none is published."""
-        return 0 if self.published is None else parse_checkpoint(parse_note(self.published).text).size
+        return self._published_size
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Make entries durable; returns each one's index. The same bytes always have the same index.
@@ -175,7 +178,7 @@ class Log:
                     told = f"a tree of {checkpoint.size} entries is not ours to publish after one of {before}"
                     raise ValueError(told)
             self._storage.write([(_PUBLISHED, note)])
-            self.published = note
+            self.published, self._published_size = note, checkpoint.size
             for tile in tiles_of(checkpoint.size, since=before):
                 if tile.width == WIDTH:
                     self._storage.remove_partials(tile)
@@ -206,16 +209,19 @@ class Log:
 
     def prove(self, index: int, note: bytes) -> TlogProof:
         """The proof file of an entry under a checkpoint of ours. Raises: ValueError, for one that it does not hold."""
-        return self.prove_all([index], note)[0]
-
-    def prove_all(self, indices: Sequence[int], note: bytes) -> list[TlogProof]:
-        """The proof files of several entries, which share what they read. Raises: as `prove`."""
         with self._lock:
             parsed = parse_note(note)
             size = parse_checkpoint(parsed.text).size
             self._demand_signed(size)
-            read = self._reader()
-            return [TlogProof(index, prove_inclusion(index, size, read), parsed) for index in indices]
+            return TlogProof(index, prove_inclusion(index, size, self._reader()), parsed)
+
+    def proof_files(self, indices: Sequence[int], note: bytes) -> list[bytes]:
+        """The proof files of several entries, which share what they have in common. Raises: as `prove`."""
+        with self._lock:
+            size = parse_checkpoint(parse_note(note).text).size
+            self._demand_signed(size)
+            lines = InclusionLines(size, self._reader())
+            return [proof_file(index, lines.of(index), note) for index in indices]
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(self.origin, self.size, self._growth.root())

@@ -5,12 +5,14 @@ So a log asks the disk whether it has an entry already, and neither memory nor i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
-from interlock.base.database import Database, as_int
+from interlock.base.database import Database, as_bytes, as_int
 
 __all__ = ["Places"]
+
+_AT_ONCE: Final = 256  # values of one statement
 
 
 class Places(Database):
@@ -32,12 +34,15 @@ class Places(Database):
         ((entries,),) = self._read("SELECT entries FROM total")
         return as_int(entries)
 
-    def find(self, leaves: Iterable[bytes]) -> dict[bytes, int]:
+    def find(self, leaves: Sequence[bytes]) -> dict[bytes, int]:
         """The places of those leaves that are known."""
         found: dict[bytes, int] = {}
-        for leaf in leaves:
-            for (place,) in self._read("SELECT place FROM leaf WHERE hash = ?", leaf):
-                found[leaf] = as_int(place)
+        for start in range(0, len(leaves), _AT_ONCE):
+            some = leaves[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            sql = f"SELECT hash, place FROM leaf WHERE hash IN ({marks})"  # noqa: S608 - nothing but question marks
+            rows = self._read(sql, *some)
+            found.update((as_bytes(leaf), as_int(place)) for leaf, place in rows)
         return found
 
     def add(self, first: int, leaves: Sequence[bytes]) -> None:

@@ -21,7 +21,7 @@ from interlock.transparency.note import MAX_NOTE, Note, encode_note, parse_note
 from interlock.transparency.policy import Checked, TlogPolicy
 from interlock.transparency.text import decimal, hash_lines, unhash_lines, utf8_lines
 
-__all__ = ["MAX_PROOF_FILE", "PROOF_HEADER", "TlogProof", "parse_proof"]
+__all__ = ["MAX_PROOF_FILE", "PROOF_HEADER", "TlogProof", "parse_proof", "proof_file"]
 
 MAX_EXTRA: Final = 64 * 1024  # bytes
 MAX_PROOF_FILE: Final = MAX_NOTE + 2 * MAX_EXTRA + 64 * (MAX_PROOF + 3)  # bytes
@@ -45,9 +45,7 @@ class TlogProof:
     @property
     def data(self) -> bytes:
         """The file's bytes. The inverse of `parse_proof`."""
-        extra = "" if self.extra is None else f"extra {b64(self.extra)}\n"
-        head = f"{PROOF_HEADER}\n{extra}index {self.index}\n{hash_lines(self.hashes)}\n"
-        return head.encode("ascii") + encode_note(self.note)
+        return proof_file(self.index, hash_lines(self.hashes), encode_note(self.note), self.extra)
 
     def verify(self, entry: bytes, policy: TlogPolicy) -> Checked:
         """Check, in the order of tlog-proof: the log's signature, the witnesses' quorum, the entry's inclusion.
@@ -61,6 +59,12 @@ class TlogProof:
     def verify_inclusion(self, entry: bytes, checkpoint: Checkpoint) -> None:
         """Check the entry's inclusion under a checkpoint that is trusted already. Raises: BadProof."""
         verify_inclusion(leaf_hash(entry), self.index, checkpoint.size, self.hashes, checkpoint.root)
+
+
+def proof_file(index: int, lines: str, note: bytes, extra: bytes | None = None) -> bytes:
+    """The bytes of a proof, of which `lines` are the hashes as text."""
+    also = "" if extra is None else f"extra {b64(extra)}\n"
+    return f"{PROOF_HEADER}\n{also}index {index}\n{lines}\n".encode("ascii") + note
 
 
 def parse_proof(data: bytes) -> TlogProof:

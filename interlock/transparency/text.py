@@ -6,16 +6,19 @@ parser of another hand can read one of ours differently.
 
 from __future__ import annotations
 
+import re
+from binascii import b2a_base64
 from collections.abc import Sequence
 from typing import Final
 
 from interlock.base.codec import Malformed
-from interlock.base.text import b64, unb64
+from interlock.base.text import unb64
 from interlock.transparency.merkle import HASH_SIZE, MAX_PROOF, MAX_SIZE
 
 __all__ = ["decimal", "hash_lines", "unhash_lines", "utf8_lines"]
 
 _MAX_DIGITS: Final = len(str(MAX_SIZE))
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")  # all but U+000A
 
 
 def decimal(text: str, what: str) -> int:
@@ -30,7 +33,7 @@ def decimal(text: str, what: str) -> int:
 
 def hash_lines(hashes: Sequence[bytes]) -> str:
     """One line of base64 a hash."""
-    return "".join(b64(h) + "\n" for h in hashes)
+    return b"".join(map(b2a_base64, hashes)).decode("ascii")
 
 
 def unhash_lines(lines: Sequence[str], what: str) -> tuple[bytes, ...]:
@@ -53,6 +56,6 @@ def utf8_lines(data: bytes, limit: int, what: str) -> str:
         raise Malformed(f"{what} is not UTF-8 (byte {e.start})") from None
     if not text.endswith("\n"):
         raise Malformed(f"{what} does not end in a newline")
-    if any(c < " " and c != "\n" for c in text):
+    if _CONTROL.search(text):
         raise Malformed(f"{what} has a control character")
     return text

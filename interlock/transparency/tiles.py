@@ -153,32 +153,27 @@ class TileReader:
     def __init__(self, size: int, load: Callable[[Tile], bytes]) -> None:
         self._size = size
         self._load = load
-        self._known: dict[Tile, tuple[bytes, ...]] = {}
-        self._nodes: dict[Node, bytes] = {}  # many proofs of one tree share most of their hashes
+        self._known: dict[tuple[int, int], list[Sequence[bytes]]] = {}  # of each tile the rows of hashes, from below
 
     def __call__(self, nodes: Sequence[Node]) -> list[bytes]:
         """Raises: Malformed, for a tile of the wrong length; whatever `load` raises."""
-        return [self._inner(node) if node[0] % HEIGHT else self._node(*node) for node in nodes]
-
-    def _inner(self, node: Node) -> bytes:
-        found = self._nodes.get(node)
-        if found is None:
-            found = self._nodes[node] = self._node(*node)
-        return found
+        return [self._node(level, index) for level, index in nodes]
 
     def _node(self, level: int, index: int) -> bytes:
         if (index + 1) << level > self._size:
             raise AssertionError(f"node {level}/{index} lies outside a tree of {self._size} entries")
         tile_level, rise = divmod(level, HEIGHT)
-        tile_index, start = divmod(index << rise, WIDTH)
-        return _perfect(self._tile(tile_level, tile_index)[start : start + (1 << rise)])
+        tile_index, place = divmod(index, WIDTH >> rise)
+        rows = self._known.get((tile_level, tile_index)) or self._tile(tile_level, tile_index)
+        while len(rows) <= rise:
+            rows.append(_paired(rows[-1]))
+        return rows[rise][place]
 
-    def _tile(self, level: int, index: int) -> tuple[bytes, ...]:
+    def _tile(self, level: int, index: int) -> list[Sequence[bytes]]:
         width = min(WIDTH, (self._size >> (HEIGHT * level)) - index * WIDTH)
-        tile = Tile(level, index, width)
-        if tile not in self._known:
-            self._known[tile] = decode_tile(self._load(tile), width)
-        return self._known[tile]
+        rows: list[Sequence[bytes]] = [decode_tile(self._load(Tile(level, index, width)), width)]
+        self._known[level, index] = rows
+        return rows
 
 
 class TileBuilder:
@@ -243,8 +238,13 @@ class TileBuilder:
 
 def _perfect(hashes: Sequence[bytes]) -> bytes:
     while len(hashes) > 1:
-        hashes = [node_hash(a, b) for a, b in zip(hashes[::2], hashes[1::2], strict=True)]
+        hashes = _paired(hashes)
     return hashes[0]
+
+
+def _paired(hashes: Sequence[bytes]) -> list[bytes]:
+    """The row of hashes above; a last one without its pair has none there."""
+    return [node_hash(a, b) for a, b in zip(hashes[::2], hashes[1::2], strict=False)]
 
 
 def _digits(index: int) -> str:

@@ -1,6 +1,6 @@
 """Adding to a log in batches: what comes while a batch is under way makes up the next one.
 
-    add(entry) -> its tlog-proof        durable, integrated, and under a published checkpoint with a quorum
+    begin(entry) -> its tlog-proof      durable, integrated, and under a published checkpoint with a quorum
 
 Two workers, one behind the other, each taking all that waits for it; nobody waits for a batch to fill:
 
@@ -61,17 +61,17 @@ class Adder:
         self._turn = asyncio.Lock()
         self._quorate: bytes | None = None  # the last checkpoint that was found to have the quorum
 
-    async def add(self, entry: bytes) -> bytes:
-        """Add an entry, or complete it; the proof under a checkpoint with a quorum.
+    def begin(self, entry: bytes) -> asyncio.Future[bytes]:
+        """Add an entry, or complete it; brings the proof under a checkpoint with a quorum.
 
-        Raises: TooBusy; NoQuorum; BadState, NotWritable, where the disk fails.
+        Raises: TooBusy. What it brings may raise NoQuorum; BadState, NotWritable, where the disk fails.
         """
         if len(self._waiting) + len(self._durable) >= MOST_WAITING:
             raise TooBusy("has too many entries waiting", where="this log", fix="send it again a little later")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Entry(entry, answer))
         self._run("append", self._append)
-        return await answer
+        return answer
 
     async def keep_published(self) -> None:
         """Publish, for as long as the server runs, what a crash or an absent witness has left unpublished."""
@@ -125,23 +125,22 @@ class Adder:
         if note is None or not self._has_quorum():
             return
         stand = [entry for entry in batch if entry.place < size]
-        proofs = await asyncio.to_thread(self._proofs, [entry.place for entry in stand], note)
+        proofs = await asyncio.to_thread(self._log.proof_files, [entry.place for entry in stand], note)
         for entry, proof in zip(stand, proofs, strict=True):
             if not entry.answer.done():
                 entry.answer.set_result(proof)
 
-    def _proofs(self, indices: Sequence[int], note: bytes) -> list[bytes]:
-        return [proof.data for proof in self._log.prove_all(indices, note)]
-
     async def _publish(self) -> None:
-        """Sign what is durable, have it cosigned while it is written, and publish it. Raises: as `add`."""
+        """Sign what is durable, have it cosigned while it is written, and publish it. Raises: as `begin` brings."""
         note = await asyncio.to_thread(self._log.sign)
         storing = asyncio.create_task(asyncio.to_thread(self._log.store))
         try:
             cosigned = await self._cosigners.cosigned(note)
         finally:
             await storing
-        await asyncio.to_thread(self._log.publish, encode_note(cosigned))
+        published = encode_note(cosigned)
+        await asyncio.to_thread(self._log.publish, published)
+        self._quorate = published  # each of its cosignatures was verified when it came
 
     def _has_quorum(self) -> bool:
         """Whether the published checkpoint satisfies the policy of today, which may be stricter than of then."""

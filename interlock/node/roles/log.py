@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from typing import Final
 
 import httpx
 from starlette.applications import Starlette
@@ -25,12 +26,13 @@ from starlette.routing import Route
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.node.http import BadBody, body_of
+from interlock.node.posts import Posts
 from interlock.node.roles.adder import Adder, TooBusy
 from interlock.node.roles.cosigners import WITNESS_TIMEOUT_S, Cosigners
 from interlock.node.roles.static import IMMUTABLE, tagged
 from interlock.node.tokens import NotAllowed, TokenTable
 from interlock.transparency.checkpoint import parse_checkpoint
-from interlock.transparency.entry import parse_entry
+from interlock.transparency.entry import demand_form
 from interlock.transparency.log import Log
 from interlock.transparency.note import parse_note
 from interlock.transparency.policy import NoQuorum, TlogPolicy
@@ -40,6 +42,8 @@ from interlock.transparency.tiles import MAX_ENTRY_SIZE, parse_path
 __all__ = ["app"]
 
 logger = logging.getLogger("interlock.log")
+
+_FIELDS: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 
 
 class _Role:
@@ -74,23 +78,28 @@ class _Role:
         return _text((await asyncio.to_thread(self._log.prove, index, note)).data)
 
     async def add(self, request: Request) -> Response:
-        self._tokens.name_of(request.headers.get("authorization"))
-        entry = await body_of(request, MAX_ENTRY_SIZE)
+        authorization = request.headers.get("authorization")
+        self._tokens.name_of(authorization)  # before the body is read, and again with it
+        return _text(await self.begin(authorization, await body_of(request, MAX_ENTRY_SIZE)))
+
+    def begin(self, authorization: str | None, entry: bytes) -> asyncio.Future[bytes]:
+        """One add, however it came."""
+        self._tokens.name_of(authorization)
         if not entry:
             raise Malformed("an entry is not empty")
-        parse_entry(entry)  # an unknown kind is kept, one of ours must be in its one form
-        return _text(await self._adder.add(entry))
+        demand_form(entry)  # an unknown kind is kept, one of ours must be in its one form
+        return self._adder.begin(entry)
 
 
 def _text(data: bytes) -> Response:
-    return Response(data, media_type="text/plain; charset=utf-8", headers={"Cache-Control": "no-store"})
+    return Response(data, headers={name.decode(): value.decode() for name, value in _FIELDS})
 
 
 def _problem(status: int, line: str, headers: dict[str, str] | None = None) -> Response:
     return PlainTextResponse(line + "\n", status_code=status, headers={"Cache-Control": "no-store", **(headers or {})})
 
 
-def _refused(_request: Request, e: Exception) -> Response:
+def _refused(e: Exception) -> Response:
     """The one table from error to status."""
     if isinstance(e, BadBody):
         return _problem(e.status, e.what)
@@ -135,13 +144,15 @@ def app(
                 await keeper
             await http.aclose()
 
-    return Starlette(
+    application = Starlette(
         routes=[
             Route("/checkpoint", role.checkpoint, methods=["GET"]),
             Route("/tile/{path:path}", role.tile, methods=["GET"]),
             Route("/proof", role.proof, methods=["GET"]),
             Route("/add", role.add, methods=["POST"]),
         ],
-        exception_handlers={InterlockError: _refused},
+        exception_handlers={InterlockError: lambda _request, e: _refused(e)},
         lifespan=lifespan,
     )
+    application.state.posts = Posts(b"/add", MAX_ENTRY_SIZE, role.begin, _refused, _FIELDS)
+    return application

@@ -1,0 +1,250 @@
+"""POST requests of one path in few steps, for a role that takes thousands of them a second.
+
+The general way (h11, an ASGI scope, a task) costs more than all that a log does with an entry. So a connection whose
+parser is at rest looks at what comes: a request to just that path, in its plainest form, is answered from here, and
+everything else goes the general way, byte for byte. The plainest form is HTTP/1.1 with one Host, one Content-Length
+within the limit, no field but those of PLAIN, each at most once, and no more than MAX_HEAD bytes before the body. What
+is not recognised at once is therefore never taken for something else: h11 decides on it.
+
+Both ways check the same and answer the same, for the role gives them the same functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from uvicorn.server import ServerState
+
+from interlock.base.errors import InterlockError
+
+__all__ = ["Posts", "protocol_of"]
+
+logger = logging.getLogger("interlock.serve")
+
+MAX_HEAD: Final = 4096  # bytes
+PLAIN: Final = frozenset(
+    name.encode("ascii")
+    for name in (
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "user-agent",
+    )
+)
+_HEAD: Final = re.compile(rb"POST (/[!-~]*) HTTP/1\.1\r\n((?:[!-~][ -~]*\r\n){1,8})\r\n")
+_LENGTH: Final = re.compile(rb"[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True)
+class Posts:
+    """What a role does with the POSTs of a path whose bodies have from 1 to `limit` bytes.
+
+    `begin` gets the Authorization field and the body, and brings the answer's body; it may raise, and so may what it
+    brings: `refused` makes the answer of an InterlockError. `fields` are the header fields of a good answer.
+    """
+
+    path: bytes
+    limit: int
+    begin: Callable[[str | None, bytes], asyncio.Future[bytes]]
+    refused: Callable[[InterlockError], Response]
+    fields: tuple[tuple[bytes, bytes], ...]
+
+
+class _Plain(NamedTuple):
+    """A request in its plainest form: where its body begins and ends, and who asks."""
+
+    start: int
+    end: int
+    authorization: str | None
+
+
+def protocol_of(app: ASGIApp, body_s: float) -> type[H11Protocol]:
+    """The protocol for an application: with `state.posts` where it has such; a body has `body_s` seconds to come."""
+    posts = getattr(getattr(app, "state", None), "posts", None)
+    if not isinstance(posts, Posts):
+        return H11Protocol
+    return type("PostsProtocol", (_PostsProtocol,), {"posts": posts, "body_s": body_s})
+
+
+class _PostsProtocol(H11Protocol):
+    """One connection: at any time a request of ours is under way, or h11 is, or both are at rest."""
+
+    posts: ClassVar[Posts]
+    body_s: ClassVar[float]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._fresh = self.conn.states  # where h11 begins, and comes back to after each request
+        self._answer: asyncio.Future[bytes] | None = None  # of the request that is under way here
+        self._held = bytearray()  # a request whose body is not whole, or what came while one is under way
+        self._need = 0  # bytes of that request
+        self._ending = False  # the server stops
+        self._last = 0.0  # when something came or went
+        self._idle: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._last = self.loop.time()
+        if self._answer is not None:
+            self._held += data
+            self.flow.pause_reading()
+        elif self._held:
+            self._held += data
+            if len(self._held) >= self._need:
+                self._take(self._released())
+        elif self._at_rest():
+            self._take(data)
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._released()
+        if self._idle is not None:
+            self._idle.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self._ending = True
+        if self._answer is None:
+            if self._released():
+                self.transport.close()
+            else:
+                super().shutdown()
+
+    def _at_rest(self) -> bool:
+        """Whether h11 has nothing under way, and the other side has read what it was sent."""
+        idle = self.conn.states == self._fresh and not self.conn.trailing_data[0]
+        return idle and not self.flow.write_paused and not self.transport.is_closing()
+
+    def _take(self, data: bytes) -> None:
+        """Begin with the request that `data` begins with, here or with h11."""
+        found = _plain(data, self.posts)
+        if found is None:
+            super().data_received(data)
+        elif len(data) < found.end:
+            self._held += data
+            self._need = found.end
+            self._late = self.loop.call_later(self.body_s, self._give_over)
+        else:
+            self._held += data[found.end :]
+            self._unset_keepalive_if_required()
+            self._begin(found.authorization, data[found.start : found.end])
+
+    def _give_over(self) -> None:
+        """A body that did not come in time is for h11 to wait for and to refuse."""
+        super().data_received(self._released())
+
+    def _released(self) -> bytes:
+        """What was held, which is not any more."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        held = bytes(self._held)
+        self._held.clear()
+        return held
+
+    def _begin(self, authorization: str | None, body: bytes) -> None:
+        try:
+            answer = self.posts.begin(authorization, body)
+        except Exception as e:  # noqa: BLE001 - whatever it is, this request is answered and the server goes on
+            self._refuse(e)
+        else:
+            self._answer = answer
+            answer.add_done_callback(self._done)
+
+    def _done(self, answer: asyncio.Future[bytes]) -> None:
+        self._answer = None
+        if answer.cancelled():
+            self.transport.close()
+            return
+        trouble = answer.exception()
+        if trouble is None:
+            self._write(200, self.posts.fields, answer.result())
+        else:
+            self._refuse(trouble)
+
+    def _refuse(self, trouble: BaseException) -> None:
+        if isinstance(trouble, InterlockError):
+            response = self.posts.refused(trouble)
+        else:
+            logger.error("a request failed", exc_info=trouble)
+            self._ending = True  # as uvicorn has it: whoever met with a fault of ours begins anew
+            response = PlainTextResponse("Internal Server Error", status_code=500)
+        fields = [row for row in response.raw_headers if row[0] != b"content-length"]
+        self._write(response.status_code, fields, bytes(response.body))
+
+    def _write(
+        self, status: int, fields: tuple[tuple[bytes, bytes], ...] | list[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        """Answer, and go on with what came meanwhile."""
+        if self.transport.is_closing():
+            return
+        rows = [*self.server_state.default_headers, *fields, (b"content-length", b"%d" % len(body))]
+        if self._ending:
+            rows.append((b"connection", b"close"))
+        lines = b"".join(b"%b: %b\r\n" % row for row in rows)
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, STATUS_PHRASES[status], lines, body))
+        self.server_state.total_requests += 1
+        self._last = self.loop.time()
+        if self._ending:
+            self.transport.close()
+        elif self._held:
+            self.loop.call_soon(self._go_on)
+        elif self._idle is None:
+            self._idle = self.loop.call_later(self.timeout_keep_alive, self._close_idle)
+
+    def _go_on(self) -> None:
+        self.flow.resume_reading()
+        data = self._released()
+        if data and not self.transport.is_closing():
+            self.data_received(data)
+
+    def _close_idle(self) -> None:
+        """One timer a connection, which looks at the time when it goes off, and not one for each request."""
+        at_rest = self._answer is None and not self._held and self._at_rest() and self.timeout_keep_alive_task is None
+        left = self._last + self.timeout_keep_alive - self.loop.time() if at_rest else self.timeout_keep_alive
+        if left <= 0:
+            self.transport.close()
+        else:
+            self._idle = self.loop.call_later(left, self._close_idle)
+
+
+def _plain(data: bytes, posts: Posts) -> _Plain | None:
+    """The request to the path that `data` begins with, if it has the plainest form; its body may not be whole yet."""
+    head = _HEAD.match(data, 0, MAX_HEAD)
+    if head is None or head[1] != posts.path:
+        return None
+    fields: dict[bytes, bytes] = {}
+    for line in head[2].split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name not in PLAIN or name in fields:
+            return None
+        fields[name] = value.strip(b" ")
+    length = fields.get(b"content-length", b"")
+    if not fields.get(b"host") or not _LENGTH.fullmatch(length) or int(length) > posts.limit:
+        return None
+    if fields.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+        return None
+    authorization = fields.get(b"authorization")
+    told = None if authorization is None else authorization.decode("ascii")
+    return _Plain(head.end(), head.end() + int(length), told)
