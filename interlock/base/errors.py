@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-__all__ = ["CODES", "EXIT_FAULT", "EXIT_OK", "EXIT_REFUSED", "EXIT_USAGE", "BadInput", "InterlockError", "one_line"]
+__all__ = [
+    "CODES",
+    "EXIT_FAULT",
+    "EXIT_OK",
+    "EXIT_REFUSED",
+    "EXIT_USAGE",
+    "BadInput",
+    "InterlockError",
+    "fault_line",
+    "one_line",
+]
 
 EXIT_OK: Final = 0
 EXIT_REFUSED: Final = 1  # something was refused, or a check failed
@@ -108,3 +118,12 @@ class BadInput(InterlockError):
     """Input or environment that a person can put right."""
 
     code = "bad-input"
+
+
+def fault_line(e: Exception) -> str:
+    """One line for an error that nobody foresaw: its kind and place, and nothing of what it was about."""
+    last = e.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = f" in {last.tb_frame.f_globals.get('__name__')}, line {last.tb_lineno}" if last else ""
+    return f"a fault of interlock: {type(e).__name__}{place}; please report it"

@@ -13,6 +13,7 @@ into one folder, and one rename switches them. A copy that is cut short therefor
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ class Mirror:
         private_dir(self._dir)
         now_us = self._clock.now_us()
         with file_lock(self._dir / "lock"), self._commons.current(now_us) as now:
-            records = RecordCopies(self._dir / "records.json")
+            records = RecordCopies(self._dir / "records.json", self._pins.policy)
             view, checkpoint = now.view, now.checked.checkpoint
             metadata = view.metadata()
             timestamp = metadata.pop(_TIMESTAMP)
@@ -111,14 +112,14 @@ class Mirror:
         new = 0
         for path, info in sorted(view.listed().items()):
             name = f"targets/{info.get_prefixed_paths()[0]}"
-            if not (self.public / name).exists():
+            if not self._has(name, info.length):
                 self._put(name, view.target(path, _MAX_TARGET))
                 new += 1
         return new
 
     def _copy_tiles(self, checkpoint: Checkpoint, records: RecordCopies, now_us: int) -> int:
         """Bring the tiles and entries that are not here yet; none is kept that does not lead to the signed root."""
-        load, builder = tile_loader(self._log_fetcher), self._held_tree()
+        load, builder = tile_loader(self._log_fetcher), self._held_tree() if records.begun else TileBuilder()
         since, new = builder.size, 0
         tiles = grown(builder, checkpoint, load)
         for tile, entries in bundles(checkpoint, since, tiles, load):
@@ -141,18 +142,19 @@ class Mirror:
 
     def _switch(self, files: Mapping[str, bytes]) -> None:
         """Put the files that change in place, all at once."""
-        states = self.public / _STATES
-        number = max((int(p.name) for p in states.glob("[0-9]*")), default=0)
+        states, now = self.public / _STATES, self.public / _NOW
         if all(self._holds(name, data) for name, data in files.items()):
             return
+        there = {p.name for p in states.glob("[0-9]*") if p.name.isascii() and p.name.isdigit()}
+        before = now.readlink().name if now.is_symlink() else ""
+        next_ = str(max(map(int, there), default=0) + 1)
         for name, data in files.items():
-            self._put(f"{_STATES}/{number + 1}/{Path(name).name}", data)
-        _link(self.public / _NOW, Path(_STATES) / str(number + 1))
+            self._put(f"{_STATES}/{next_}/{Path(name).name}", data)
+        _link(now, Path(_STATES) / next_)
         for name in files:
             _link(self.public / name, Path("..") / _NOW / Path(name).name)
-        for old in states.glob("[0-9]*"):
-            if int(old.name) < number:  # whoever has just followed the link may read the one before
-                shutil.rmtree(old, ignore_errors=True)
+        for old in there - {before}:  # whoever has just followed the link may read the one before
+            shutil.rmtree(states / old, ignore_errors=True)
 
     def _put_all(self, files: Mapping[str, bytes]) -> int:
         """Put files whose names never change their meaning; returns how many were not there, or were damaged."""
@@ -160,6 +162,14 @@ class Mirror:
         for name, data in sorted(new.items()):
             self._put(name, data)
         return len(new)
+
+    def _has(self, name: str, size: int) -> bool:
+        """Whether a file of this size is there; its bytes were checked when it was put."""
+        try:
+            found = (self.public / name).stat()
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == size
 
     def _holds(self, name: str, data: bytes) -> bool:
         try:

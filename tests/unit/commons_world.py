@@ -19,18 +19,20 @@ from interlock.commons.ceremony import Plan, assemble, expiry, request_of, sign_
 from interlock.commons.gate import Bench
 from interlock.commons.holders import Holder
 from interlock.commons.journal import Loose
-from interlock.commons.layout import REVIEWERS_PATH, pack_path, role_of_pack
+from interlock.commons.layout import REVIEWERS_PATH, pack_path, role_of_pack, snapshot_files
 from interlock.commons.mirror import Mirror
 from interlock.commons.pack import Pack, build_pack, sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.promotion import NEEDS_PROMOTION
 from interlock.commons.publish import Publisher, create_commons, make_commons_keys
 from interlock.commons.records import Promotion, Review
+from interlock.commons.repository import Repository
 from interlock.commons.reviewers import Reviewer, Reviewers
-from interlock.commons.signers import RoleSigner
+from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.steps import Begun, Published
 from interlock.commons.subscribe import Subscriber
 from interlock.transparency.checkpoint import Cosigner
+from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import Log, open_log
 from interlock.transparency.merkle import leaf_hash
 from interlock.transparency.note import NoteSigner, encode_note, parse_note
@@ -222,6 +224,23 @@ def root_by(wanted: Plan, previous: bytes | None, now_us: int, *names: str) -> b
 def root_of(online: Mapping[str, Ed25519Verifier], clock: ManualClock) -> bytes:
     """A root that two of three keyholders signed."""
     return root_by(plan(online, clock.now_us()), None, clock.now_us(), *HOLDERS[:2])
+
+
+def sign_past_the_log(commons: World, *paths: str) -> None:
+    """Whoever has the online keys names targets that the log has not; only the snapshot is logged."""
+    repository = Repository(commons.public)
+    keys = load_keys(commons.home / "commons" / "keys", ("targets", "snapshot", "timestamp"))
+    now, base = commons.clock.now_us(), repository.versions()
+    repository.add_targets("targets", base["targets"] + 1, dict.fromkeys(paths, b"{}"), keys["targets"], now)
+    version = base["snapshot"] + 1
+    data = repository.snapshot(version, {"targets": base["targets"] + 1}, keys["snapshot"], now)
+    key, digest = keys["snapshot"].key, sha256_hex(data)
+    entry = signed_entry(
+        key, type="snapshot", name="snapshot", version=version, ring="snapshot", sha256=digest, at=now
+    ).data
+    for path, content in zip(snapshot_files(version), (entry, commons.log.append(entry)), strict=True):
+        (commons.public / path).write_bytes(content)
+    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
 
 
 @contextmanager

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from interlock.base.fetch import DirectoryFetcher, Fetcher
+from interlock.base.files import NotWritable, replace
 from interlock.commons.layout import record_files
 from interlock.commons.mirror import Mirror
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
-from interlock.commons.record_copies import ASKED_FOR_US
+from interlock.commons.record_copies import ASKED_FOR_US, RecordCopies
+from interlock.commons.view import MetadataRefused
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import Log
 from interlock.transparency.merkle import BadProof
+from interlock.transparency.policy import parse_policy
 from interlock.transparency.tiles import decode_bundle, encode_bundle, parse_path, tiles_of
-from tests.unit.commons_world import World, log_policy, pack, seed, world
+from tests.unit.commons_world import World, log_policy, pack, seed, sign_past_the_log, world
 
 
 @pytest.fixture
@@ -129,8 +134,8 @@ def test_a_mirror_has_every_record_with_its_entry_and_proof(commons: World) -> N
 
 
 def test_a_record_that_is_not_served_holds_nothing_up_and_is_asked_for_again(commons: World) -> None:
-    nowhere = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
-    commons.log.append(nowhere.data)
+    lost = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
+    commons.log.append(lost.data)
     commons.publisher.publish(pack(2), "canary")
     mirror = commons.mirror()
     mirror.copy()
@@ -142,18 +147,24 @@ def test_a_record_that_is_not_served_holds_nothing_up_and_is_asked_for_again(com
     assert not (mirror.public / path).exists()
     data = b"what was logged"
     late = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256=sha256_hex(data), at=1)
-    commons.log.append(late.data)
+    proof = commons.log.append(late.data)
     commons.publisher.publish(pack(3), "canary")
     mirror.copy()
-    for name in record_files(sha256_hex(data)):
-        (commons.public / name).write_bytes(data)
+    files = dict(zip(record_files(sha256_hex(data)), (data, late.data, proof), strict=True))
+    for wrong in list(files)[1:]:
+        for name, content in files.items():
+            (commons.public / name).write_bytes(content if name != wrong else b"not what was logged")
+        mirror.copy()
+        assert not any((mirror.public / name).exists() for name in files), "checked, as all that it copies"
+    for name, content in files.items():
+        (commons.public / name).write_bytes(content)
     mirror.copy()
     assert (mirror.public / record_files(sha256_hex(data))[0]).read_bytes() == data
 
 
 def test_a_record_that_never_comes_is_asked_for_no_longer_after_a_while(commons: World) -> None:
-    nowhere = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
-    commons.log.append(nowhere.data)
+    lost = signed_entry(seed("x"), type="gate", name="team", version=9, ring="beta", sha256="ab" * 32, at=1)
+    commons.log.append(lost.data)
     commons.publisher.publish(pack(2), "canary")
     mirror = commons.mirror()
     mirror.copy()
@@ -162,3 +173,94 @@ def test_a_record_that_never_comes_is_asked_for_no_longer_after_a_while(commons:
     commons.publisher.renew()
     mirror.copy()
     assert "ab" * 32 not in (commons.home / "mirror" / "records.json").read_text()
+
+
+def nowhere(number: int) -> bytes:
+    """An entry that names a record that is nowhere."""
+    sha256 = f"{number:064x}"
+    return signed_entry(seed("x"), type="gate", name="x", version=1, ring="beta", sha256=sha256, at=1).data
+
+
+def test_many_records_that_never_come_do_not_hide_the_others(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.commons.record_copies.MISSING_MOST", 3)
+    for i in range(12):
+        commons.log.append(nowhere(i))
+    commons.publisher.publish(pack(2), "canary")
+    told = Told(DirectoryFetcher(commons.public))
+    pins = init_node(commons.home / "pins", log_policy=log_policy(), root=commons.root)
+    mirror = Mirror(commons.home / "mirror", told, pins, commons.clock, log=DirectoryFetcher(commons.log.public))
+    counts = []
+    for _ in range(5):
+        told.asked.clear()
+        mirror.copy()
+        counts.append(sum(name.startswith("records/0000") for name in told.asked))
+    assert max(counts) == 3
+    assert records(mirror.public) == records(commons.public)
+
+
+def test_the_list_of_records_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.commons.record_copies.WANTED_MOST", 8)
+    monkeypatch.setattr("interlock.commons.record_copies.MISSING_MOST", 3)
+    for round_ in range(3):
+        copies = RecordCopies(tmp_path / "records.json", parse_policy(log_policy()))
+        copies.want(map(nowhere, range(20 * round_, 20 * round_ + 20)), round_)
+        copies.copy(DirectoryFetcher(tmp_path), lambda _: False, lambda *_: None, round_)
+        kept = json.loads((tmp_path / "records.json").read_text())["wanted"]
+        assert len(kept) == 8
+        assert set(kept.values()) == {round_}
+
+
+def test_a_mirror_that_has_lost_its_list_of_records_or_never_had_one_looks_at_all_entries_again(commons: World) -> None:
+    mirror = commons.mirror()
+    mirror.copy()
+    shutil.rmtree(mirror.public / "records")
+    (commons.home / "mirror" / "records.json").unlink()
+    mirror.copy()
+    assert records(mirror.public) == records(commons.public)
+
+
+def test_a_target_that_was_cut_short_on_the_mirrors_disk_is_fetched_again(commons: World) -> None:
+    mirror = commons.mirror()
+    mirror.copy()
+    files = [p for p in (mirror.public / "targets").rglob("*") if p.is_file()]
+    wanted = files[0].read_bytes()
+    files[0].write_bytes(wanted[:-1])
+    files[1].unlink()
+    files[1].mkdir()
+    with pytest.raises(NotWritable):
+        mirror.copy()
+    files[1].rmdir()
+    mirror.copy()
+    assert files[0].read_bytes() == wanted
+    assert files[1].is_file()
+
+
+def test_what_others_left_among_a_mirrors_states_is_no_trouble(commons: World) -> None:
+    mirror = commons.mirror()
+    mirror.copy()
+    for name in ("7~", "3.old", "9"):
+        (mirror.public / "states" / name).mkdir()
+    commons.publisher.publish(pack(2), "stable")
+    mirror.copy()
+    now = (mirror.public / "now").readlink().name
+    assert now == "10"
+    assert sorted(p.name for p in (mirror.public / "states").iterdir()) == ["1", "10", "3.old", "7~"]
+    assert (mirror.public / "metadata" / "timestamp.json").is_file()
+
+
+def test_a_target_with_a_name_that_no_disk_takes_is_refused_and_ends_no_loop(
+    commons: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = commons.mirror()
+    before = mirror.copy()
+
+    def unless_long(path: Path, data: bytes, *, mode: int) -> None:
+        if len(path.name) < 255:
+            replace(path, data, mode=mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("interlock.commons.repository.replace", unless_long)
+        sign_past_the_log(commons, "a" * 200)
+    with pytest.raises(MetadataRefused, match="no path for a target"):
+        mirror.copy()
+    assert DirectoryFetcher(mirror.public).fetch(f"metadata/{before.snapshot_version}.snapshot.json", max_length=9999)

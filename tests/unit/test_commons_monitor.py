@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
-from interlock.commons.layout import snapshot_files
 from interlock.commons.monitor import GRACE_US, Looked, Monitor
-from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
-from interlock.commons.repository import Repository
-from interlock.commons.signers import load_keys
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
-from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, world
+from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, sign_past_the_log, world
 
 
 class Place:
@@ -220,25 +216,8 @@ def test_a_second_history_that_is_shorter_is_caught_though_only_others_have_the_
     assert list((commons.home / "monitor" / "evidence").iterdir())
 
 
-def sign_unlogged(commons: World, *paths: str) -> None:
-    """Whoever has the online keys names targets that the log has not; only the snapshot is logged."""
-    repository = Repository(commons.public)
-    keys = load_keys(commons.home / "commons" / "keys", ("targets", "snapshot", "timestamp"))
-    now, base = commons.clock.now_us(), repository.versions()
-    repository.add_targets("targets", base["targets"] + 1, dict.fromkeys(paths, b"{}"), keys["targets"], now)
-    version = base["snapshot"] + 1
-    data = repository.snapshot(version, {"targets": base["targets"] + 1}, keys["snapshot"], now)
-    key, digest = keys["snapshot"].key, sha256_hex(data)
-    entry = signed_entry(
-        key, type="snapshot", name="snapshot", version=version, ring="snapshot", sha256=digest, at=now
-    ).data
-    for path, content in zip(snapshot_files(version), (entry, commons.log.append(entry)), strict=True):
-        (commons.public / path).write_bytes(content)
-    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
-
-
 def test_no_name_of_a_target_stops_a_monitor(watched: Watched) -> None:
-    sign_unlogged(
+    sign_past_the_log(
         watched.commons, "catalogs.json", "packs.json", "members.json", "packs/x", "members/x.json", "log-policy"
     )
     watched.copy()
@@ -246,7 +225,7 @@ def test_no_name_of_a_target_stops_a_monitor(watched: Watched) -> None:
 
 
 def test_what_is_unlogged_stays_so_while_a_mirror_hides_the_log(watched: Watched) -> None:
-    sign_unlogged(watched.commons, "operators.json")
+    sign_past_the_log(watched.commons, "operators.json")
     watched.copy()
     assert watched.kinds() == ["unlogged", "unlogged"]
     for place in watched.places.values():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Never
 
 import pytest
 from starlette.types import ASGIApp, Message
@@ -19,6 +20,7 @@ from interlock.commons.mirror import Mirror
 from interlock.commons.subscribe import Update
 from interlock.node.roles import commons as commons_role
 from interlock.node.roles import mirror as mirror_role
+from interlock.node.roles import monitor as monitor_role
 from interlock.node.roles.follow import follow
 from interlock.node.roles.static import CHANGING, IMMUTABLE
 from tests.unit.commons_world import World, pack, world
@@ -210,6 +212,34 @@ def test_a_mirror_s_loop_keeps_its_copy_when_the_commons_is_away(
     commons.public.with_name("away").rename(commons.public)
     assert isinstance(mirror, Mirror)
     assert mirror.copy().new_files == 0
+
+
+class Broken:
+    """A mirror, monitor, publisher and subscriber that fails as nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def fail(self, *_: object) -> Never:
+        self.turns += 1
+        raise RecursionError("deep\nand deeper")
+
+    copy = look = due = update = fail
+
+
+@pytest.mark.parametrize("loop", ["mirror", "monitor", "commons", "follow"])
+def test_no_error_that_nobody_foresaw_ends_a_loop(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    broken: Any = Broken()
+    loops: dict[str, Callable[[], None]] = {
+        "mirror": lambda: mirror_role.keep_copying(broken, Once(3)),
+        "monitor": lambda: monitor_role.keep_looking(broken, Once(3), every_s=1),
+        "commons": lambda: commons_role.keep_fresh(broken, Once(3)),
+        "follow": lambda: follow(broken, Once(3)),
+    }
+    loops[loop]()
+    assert broken.turns == 3
+    assert "a fault of interlock: RecursionError in tests.unit.test_commons_serving" in caplog.text
+    assert "deeper" not in caplog.text
 
 
 def test_the_commons_renews_itself_before_its_timestamp_ends(commons: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
-from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, one_line
+from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, fault_line, one_line
 from interlock.base.files import os_reason
 from interlock.node.cli import approve, doctor, hook, mesh, policy, receipts
 
@@ -130,11 +130,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
 
 def _fault(e: Exception) -> int:
     logging.getLogger("interlock").debug("fault", exc_info=e)
-    last = e.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    place = f" in {last.tb_frame.f_globals.get('__name__')}, line {last.tb_lineno}" if last else ""
-    return _fail(f"a fault of interlock: {type(e).__name__}{place}; please report it", EXIT_FAULT)
+    return _fail(fault_line(e), EXIT_FAULT)
 
 
 def _fail(message: str, code: int, prog: str = "interlock") -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, fault_line
 from interlock.commons.publish import Publisher
 from interlock.node.roles.static import static_app
 
@@ -40,5 +40,8 @@ def keep_fresh(publisher: Publisher, stop: threading.Event) -> None:
                 publisher.renew()
         except InterlockError as e:
             log.error("commons not renewed: %s", e)
+            wait_s = RETRY_EVERY_S
+        except Exception as e:  # noqa: BLE001 - said too, for the loop must not end of what nobody foresaw
+            log.error("commons not renewed: %s", fault_line(e))
             wait_s = RETRY_EVERY_S
         stop.wait(wait_s)

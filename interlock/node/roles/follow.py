@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, fault_line
 from interlock.base.files import seen_state
 from interlock.commons.stepback import weigh
 from interlock.commons.subscribe import Subscriber, Update
@@ -37,6 +37,8 @@ def follow(
             log.error("last good policy stays: %s", e)
             if on_trouble is not None:
                 on_trouble(e)
+        except Exception as e:  # noqa: BLE001 - said too, for the loop must not end of what nobody foresaw
+            log.error("last good policy stays: %s", fault_line(e))
         else:
             for changes in update.changes:
                 log.info("taken: %s", "; ".join(line.strip() for line in changes.lines()))

@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, fault_line
 from interlock.commons.layout import LOG_PREFIX
 from interlock.commons.mirror import Mirror
 from interlock.node.roles.static import static_app
@@ -37,4 +37,6 @@ def keep_copying(mirror: Mirror, stop: threading.Event, *, every_s: float = COPY
                 log.info("%d new files; snapshot %d", copied.new_files, copied.snapshot_version)
         except InterlockError as e:
             log.error("mirror keeps its last copy: %s", e)
+        except Exception as e:  # noqa: BLE001 - said too, for the loop must not end of what nobody foresaw
+            log.error("mirror keeps its last copy: %s", fault_line(e))
         stop.wait(every_s)

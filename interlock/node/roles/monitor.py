@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, fault_line
 from interlock.commons.monitor import Monitor
 
 __all__ = ["app", "keep_looking"]
@@ -43,6 +43,8 @@ def keep_looking(monitor: Monitor, stop: threading.Event, *, every_s: float) -> 
             looked = monitor.look()
         except InterlockError as e:
             log.error("cannot look: %s", e)
+        except Exception as e:  # noqa: BLE001 - said too, for the loop must not end of what nobody foresaw
+            log.error("cannot look: %s", fault_line(e))
         else:
             for alarm in looked.new:
                 log.error("%s: %s: %s", alarm.kind, alarm.where, alarm.what)
