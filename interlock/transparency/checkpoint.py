@@ -21,6 +21,7 @@ such a key; that one carries the time 0, for a log says nothing of what was larg
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,6 +55,7 @@ __all__ = [
     "cosigned_at",
     "log_verifier",
     "open_checkpoint",
+    "origin_hash",
     "parse_checkpoint",
     "sign_checkpoint",
 ]
@@ -92,6 +94,11 @@ class Checkpoint:
     def text(self) -> str:
         """The note's text. The inverse of `parse_checkpoint`."""
         return "".join(f"{line}\n" for line in (self.origin, str(self.size), b64(self.root), *self.extensions))
+
+
+def origin_hash(origin: str) -> str:
+    """The hex SHA-256 by which a log goes in paths, those of tlog-witness among them."""
+    return hashlib.sha256(origin.encode("utf-8")).hexdigest()
 
 
 def parse_checkpoint(text: str) -> Checkpoint:

@@ -30,7 +30,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.text import b64, unb64
-from interlock.transparency.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint
+from interlock.transparency.checkpoint import Checkpoint, open_checkpoint, origin_hash, parse_checkpoint
 from interlock.transparency.merkle import HASH_SIZE, BadProof, prove_consistency, tree_root, verify_consistency
 from interlock.transparency.note import MAX_NOTE, Note, VerifierKey, encode_note, parse_note
 from interlock.transparency.policy import Checked, TlogPolicy
@@ -220,7 +220,7 @@ class LogView:
         raise SplitView(what, evidence, file)
 
     def _path(self, origin: str) -> Path:
-        return self._home / f"log-{hashlib.sha256(origin.encode('utf-8')).hexdigest()[:16]}.json"
+        return self._home / f"log-{origin_hash(origin)[:16]}.json"
 
     def _last(self, origin: str) -> Note | None:
         path = self._path(origin)

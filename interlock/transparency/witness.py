@@ -18,7 +18,6 @@ under one lock, of the process and of the directory: no two histories are ever c
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,14 @@ from interlock.base.codec import Malformed
 from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.primitives import BadSignature
 from interlock.base.text import is_sha256
-from interlock.transparency.checkpoint import Checkpoint, Cosigner, cosigned_at, log_verifier, parse_checkpoint
+from interlock.transparency.checkpoint import (
+    Checkpoint,
+    Cosigner,
+    cosigned_at,
+    log_verifier,
+    origin_hash,
+    parse_checkpoint,
+)
 from interlock.transparency.merkle import MAX_PROOF, BadProof, verify_consistency
 from interlock.transparency.note import (
     MAX_NOTE,
@@ -133,12 +139,12 @@ class Witness:
         with self._lock, file_lock(self._home / "lock", wait=True):
             return self._compare_and_swap(old, proof, checkpoint, own)
 
-    def latest(self, origin_hash: str) -> bytes | None:
+    def latest(self, named: str) -> bytes | None:
         """The last cosigned checkpoint of an origin, by the hex SHA-256 of its name; None where there is none."""
-        if not is_sha256(origin_hash):
+        if not is_sha256(named):
             return None
         for origin in self._logs:
-            if hashlib.sha256(origin.encode("utf-8")).hexdigest() == origin_hash:
+            if origin_hash(origin) == named:
                 note = self._read(origin)
                 return None if note is None else encode_note(note)
         return None
@@ -171,7 +177,7 @@ class Witness:
         return max([now, *(cosigned_at(s) for s in mine)])
 
     def _path(self, origin: str) -> Path:
-        return self._home / f"{hashlib.sha256(origin.encode('utf-8')).hexdigest()}.json"
+        return self._home / f"{origin_hash(origin)}.json"
 
     def _read(self, origin: str) -> Note | None:
         path = self._path(origin)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from interlock.base.files import read_bounded
 from interlock.commons.pins import read_pins
 from interlock.node.cli.mesh_log import place_of, policy_in
 from interlock.node.config import mesh_config, settings_of
+from interlock.transparency.checkpoint import origin_hash
 from interlock.transparency.follow import MAX_EVIDENCE, LogView, write_evidence
 from interlock.transparency.gossip import AGREES, SPLIT, Compared, Sighting, compared, note_in
 from interlock.transparency.note import MAX_NOTE, parse_note
@@ -120,7 +120,7 @@ def _notes(place: str, names: Sequence[str], client: httpx.Client) -> Iterator[b
         yield read_bounded(Path(place), MAX_EVIDENCE)
         return
     fetcher = place_of(place, client)
-    for path in (CHECKPOINT, *(f"{hashlib.sha256(n.encode('utf-8')).hexdigest()}/{CHECKPOINT}" for n in names)):
+    for path in (CHECKPOINT, *(f"{origin_hash(n)}/{CHECKPOINT}" for n in names)):
         try:
             yield fetcher.fetch(path, max_length=MAX_NOTE)
         except NotFound:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Final
 
 from interlock.base.clock import rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
@@ -13,12 +12,11 @@ from interlock.base.files import read_bounded
 from interlock.commons.ilpack import MAX_ILPACK, Shown, verify_ilpack
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pins import read_pins
+from interlock.node.cli.mesh_log import policy_in
 from interlock.node.config import mesh_config, settings_of
-from interlock.transparency.policy import TlogPolicy, parse_policy
+from interlock.transparency.policy import TlogPolicy
 
 __all__ = ["verify"]
-
-_LIMIT: Final = 1 << 20
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -38,7 +36,7 @@ def _pinned(args: argparse.Namespace) -> tuple[bytes, TlogPolicy]:
     if args.root is None:
         pins = read_pins(mesh_config(settings_of(args.config), args.home).home)
         return pins.root, pins.policy
-    return read_bounded(Path(args.root), MAX_ROOT), parse_policy(read_bounded(Path(args.log_policy), _LIMIT))
+    return read_bounded(Path(args.root), MAX_ROOT), policy_in(args.log_policy)
 
 
 def _words(shown: Shown) -> list[str]:
