@@ -14,6 +14,7 @@ from typing import Final
 
 from interlock.node.cli import (
     mesh_ceremony_args,
+    mesh_help,
     mesh_log_args,
     mesh_members_args,
     mesh_node_args,
@@ -72,6 +73,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     demo = add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
     demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
+    mesh_help.teach(mesh, group)
 
 
 def _count_commands(group: Commands) -> None:
