@@ -16,7 +16,7 @@ from typing import Final
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
 from interlock.base.codec import Malformed
-from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, ed25519_of
 from interlock.base.text import b64, unb64
 
 __all__ = ["MAX_STATEMENT", "Kind", "ed25519_key", "known_epoch", "known_organisation", "known_task", "made", "opened"]
@@ -25,7 +25,6 @@ MAX_STATEMENT: Final = 16 << 10  # bytes
 _VERSION: Final = 1
 _EPOCH_MOST: Final = 1 << 53  # what JSON can say exactly
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
-_KEY: Final = re.compile(r"ed25519:[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,10 @@ def opened(kind: Kind, data: bytes, *, where: str) -> dict[str, object]:
 
 def ed25519_key(text: object, *, where: str) -> Ed25519Verifier:
     """A key from its text. Raises: Malformed."""
-    if not isinstance(text, str) or not _KEY.fullmatch(text):
-        raise Malformed("names no Ed25519 key", where=where)
-    return Ed25519Verifier(bytes.fromhex(text.removeprefix("ed25519:")))
+    try:
+        return ed25519_of(str(text))
+    except BadKey:
+        raise Malformed("names no Ed25519 key", where=where) from None
 
 
 def known_task(value: object, *, where: str) -> str:
