@@ -76,6 +76,26 @@ def test_only_the_listed_modules_import_third_parties() -> None:
     assert not wrong, wrong
 
 
+def test_a_guarded_process_needs_no_third_party() -> None:
+    """What `import interlock` and a guard that follows packs load is the standard library and ours."""
+    found = {m.name: m for m in modules()}
+    todo, seen = ["interlock", "interlock.commons.installed", "interlock.interceptors.hooks.entry"], set[str]()
+    wrong = []
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in found:
+            continue
+        seen.add(name)
+        for i in found[name].imports:
+            if i.local or i.typing_only:
+                continue
+            if _ours(i.target):
+                todo.append(i.target)
+            elif i.target.split(".")[0] not in sys.stdlib_module_names | {"__future__"}:
+                wrong.append(f"{name}:{i.line} imports {i.target}")
+    assert not wrong, wrong
+
+
 def test_imports_stand_at_the_top_except_optional_ones_and_the_lazy_roof() -> None:
     wrong = []
     for module in modules():
