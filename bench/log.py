@@ -35,8 +35,10 @@ _TIMES: Final = 60
 _BATCH: Final = 10_000
 _LEAST: Final = 2_000  # durable appends a second
 _P99_MOST_S: Final = 2.0
-_GROWTH_MOST: Final = 3.0  # of an append or a proof, from the smallest size to the largest
-_START_MOST_S: Final = 2.0
+_APPEND_GROWTH_MOST: Final = 1.5  # from the smallest size to the largest
+_PROOF_GROWTH_MOST: Final = 3.0
+_START_MOST_S: Final = 1.0
+_CPU_MOST_US: Final = 200
 _MEMORY_MOST: Final = 1.5  # of a start, the largest beside the smallest
 _START: Final = """
 import resource, sys, time
@@ -82,7 +84,7 @@ def run(*, quick: bool = False, folder: Path | None = None) -> Report:
     for told, found in ((_CONNECTIONS, batches), (1, alone)):
         lines.append(Line(f"POST /add, {_CLIENTS} clients of {told} ({found.rate:,.0f} a second)", found.took))
     notes = [f"start at {size:,}: {g.start_s:.2f} s, {g.memory_kib / 1024:.0f} MiB" for size, g in grown.items()]
-    least, most = grown[min(grown)], grown[max(grown)]
+    least = grown[min(grown)]
     notes += [
         f"an append of one entry, readable and signed with both keys, takes {least.append.p50 / table.p50:.1f} times "
         "as long as a row of SQLite",
@@ -91,29 +93,32 @@ def run(*, quick: bool = False, folder: Path | None = None) -> Report:
         f"two witnesses with two keys each; {os.cpu_count()} cores, shared with witnesses and clients; load average "
         f"{os.getloadavg()[0]:.1f}",
     ]
-    return Report("the log", lines, goals(least, most, batches), notes)
+    return Report("the log", lines, goals(list(grown.values()), batches), notes)
 
 
-def goals(least: Grown, most: Grown, under: Load) -> list[Goal]:
-    """What is asked, of the smallest and the largest log and of the load."""
+def goals(grown: Sequence[Grown], under: Load) -> list[Goal]:
+    """What is asked, of logs from the smallest to the largest and of the load."""
+    least, most = grown[0], grown[-1]
     append, proof = most.append.p50 / least.append.p50, most.proof.p50 / least.proof.p50
-    memory = most.memory_kib / least.memory_kib
+    memory, start_s = most.memory_kib / least.memory_kib, max(one.start_s for one in grown)
     p99_s = under.took.p99 / 1e9
+    of = "of the largest (at most"
     return [
         (f"durable appends a second from {_CLIENTS} clients (at least {_LEAST:,})", under.rate, under.rate >= _LEAST),
         (f"seconds, the 99th percentile of an add under that load (below {_P99_MOST_S})", p99_s, p99_s < _P99_MOST_S),
         (
-            f"times the smallest log's append, of the largest (at most {_GROWTH_MOST})",
-            append,
-            append <= _GROWTH_MOST,
+            f"us of the log's CPU an add under that load (below {_CPU_MOST_US})",
+            under.cpu_us,
+            under.cpu_us < _CPU_MOST_US,
         ),
-        (f"times the smallest log's proof, of the largest (at most {_GROWTH_MOST})", proof, proof <= _GROWTH_MOST),
-        (f"seconds to start the largest log (at most {_START_MOST_S})", most.start_s, most.start_s <= _START_MOST_S),
         (
-            f"times the smallest log's memory, of the largest (at most {_MEMORY_MOST})",
-            memory,
-            memory <= _MEMORY_MOST,
+            f"times the smallest log's append, {of} {_APPEND_GROWTH_MOST})",
+            append,
+            append <= _APPEND_GROWTH_MOST,
         ),
+        (f"times the smallest log's proof, {of} {_PROOF_GROWTH_MOST})", proof, proof <= _PROOF_GROWTH_MOST),
+        (f"seconds, the longest start (at most {_START_MOST_S})", start_s, start_s <= _START_MOST_S),
+        (f"times the smallest log's memory, {of} {_MEMORY_MOST})", memory, memory <= _MEMORY_MOST),
     ]
 
 
@@ -162,10 +167,18 @@ def _grown(root: Path, size: int) -> Grown:
             start = log.size
             log.append([b"entry %d" % n for n in range(start, min(size, start + _BATCH))])
             log.publish(log.integrate())
+        _settled()
         append, proof = measure(_appending(log), _TIMES), measure(_proving(log), _TIMES)
+    _settled()
     done = subprocess.run([sys.executable, "-c", _START, str(root)], capture_output=True, text=True, check=True)
     seconds, memory = done.stdout.split()
     return Grown(append, proof, float(seconds), int(memory))
+
+
+def _settled() -> None:
+    """Let the disk finish what a whole log was made with: what is measured next is one append, or one start."""
+    if hasattr(os, "sync"):
+        os.sync()
 
 
 def _appending(log: Log) -> Callable[[], object]:

@@ -3,7 +3,8 @@
     LogStorage          what Log asks for: scan, cut, append; read, write, put, sweep, remove_partials; places
     DirectoryStorage    ROOT/lock            held by the one writer
                         ROOT/journal/N       every entry, in order, from entry N on: the one truth from which the rest
-                                             can be made again, in files of about SEGMENT bytes, N in 20 digits
+                                             can be made again, in files of about SEGMENT bytes or SEGMENT_ENTRIES
+                                             entries, whichever is less, N in 20 digits
                         ROOT/places.sqlite   where each entry stands, by its leaf hash
                         ROOT/signed          the newest checkpoint that the log has signed
                         ROOT/public/         what is served: checkpoint, tile/...
@@ -46,6 +47,7 @@ PUBLIC: Final = "public"
 SIGNED: Final = "signed"
 JOURNAL: Final = "journal"
 SEGMENT: Final = 2 << 20  # bytes; what a start may have to read
+SEGMENT_ENTRIES: Final = 8192
 _PLACES: Final = "places.sqlite"
 _FORMAT: Final = "interlock-log-journal"
 _VERSION: Final = 2
@@ -101,6 +103,7 @@ class DirectoryStorage:
         for folder in (root, root / PUBLIC, self._folder):
             _sweep(folder)
         self._last = self._folder  # the newest file of the journal, once it was scanned
+        self._first = 0  # its first entry
         self._good = 0  # its bytes up to the end of the last whole record
         self._file: AppendFile | None = None
         self.places = Places(root / _PLACES)
@@ -122,7 +125,7 @@ class DirectoryStorage:
             raise BadState(f"holds no entry {size}", where=str(self._folder), fix="restore it from a backup")
         torn = 0
         for path, index, read in _files(self._folder, starts[len(older) - 1 :]):
-            self._last, self._good = path, read.start
+            self._last, self._first, self._good = path, index, read.start
             for entry, length in read.records():
                 visit(index, entry)
                 index += 1
@@ -141,7 +144,7 @@ class DirectoryStorage:
             raise NotWritable(f"cannot be repaired ({os_reason(e)})", where=str(self._last)) from None
 
     def append(self, first: int, entries: Sequence[bytes]) -> None:
-        if self._good > self._segment:
+        if self._good > self._segment or first - self._first >= SEGMENT_ENTRIES:
             self._begin(first)
         if self._file is None:
             raise RuntimeError("this log's storage is closed, or its journal was not scanned")
@@ -182,7 +185,7 @@ class DirectoryStorage:
         replace(self._last, header)
         if self._file is not None:
             self._file.close()
-        self._file, self._good = AppendFile(self._last), len(header)
+        self._file, self._first, self._good = AppendFile(self._last), first, len(header)
 
     def _make(self, folder: Path) -> None:
         """Make a directory and its parents, durably."""

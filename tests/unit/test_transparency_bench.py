@@ -20,15 +20,16 @@ def grown(append: float, proof: float, start_s: float, memory_kib: int) -> Grown
 @pytest.mark.parametrize(
     ("most", "under", "expected"),
     [
-        (grown(6, 3, 2.0, 75), Load(2000, figures(9, 1999), 400), [2000, 1.999, 3, 3, 2.0, 1.5]),
-        (grown(2, 1, 0.1, 50), Load(9000, figures(9, 10), 100), [9000, 0.01, 1, 1, 0.1, 1]),
+        (grown(3, 3, 1.0, 75), Load(2000, figures(9, 1999), 199), [2000, 1.999, 199, 1.5, 3, 1.0, 1.5]),
+        (grown(2, 1, 0.1, 50), Load(9000, figures(9, 10), 100), [9000, 0.01, 100, 1, 1, 0.2, 1]),
     ],
 )
 def test_each_figure_that_is_asked_is_met_up_to_its_bound(most: Grown, under: Load, expected: list[float]) -> None:
-    found = goals(grown(2, 1, 0.1, 50), most, under)
+    found = goals([grown(2, 1, 0.1, 50), grown(2, 1, 0.2, 50), most], under)
     assert [(round(reached, 3), met) for _, reached, met in found] == [(reached, True) for reached in expected]
 
 
 def test_each_figure_that_is_missed_is_told() -> None:
-    found = goals(grown(2, 1, 0.1, 50), grown(6.1, 3.1, 2.1, 76), Load(1999, figures(9, 2000), 400))
-    assert [met for _, _, met in found] == [False] * 6
+    some = [grown(2, 1, 0.1, 50), grown(2, 1, 1.1, 50), grown(3.1, 3.1, 0.1, 76)]
+    found = goals(some, Load(1999, figures(9, 2000), 200))
+    assert [met for _, _, met in found] == [False] * 7

@@ -67,6 +67,18 @@ def test_a_start_reads_no_file_of_the_journal_but_the_newest(tmp_path: Path) -> 
         assert log.append([b"entry 2", b"next"]) == [2, 300]
 
 
+def test_a_file_of_the_journal_has_no_more_entries_than_a_start_reads_in_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.transparency.storage.SEGMENT_ENTRIES", 5)
+    for sizes in ((2, 4), (5, 6, 12), (13, 14)):
+        with open_log(tmp_path, SIGNER) as log:
+            for size in sizes:
+                log.append([b"" if n == 0 else b"%d" % n for n in range(log.size, size)])
+    assert [int(p.name) for p in files(tmp_path)] == [0, 5, 12]
+    assert len(list(journal_of(tmp_path))) == 14
+
+
 def test_a_start_takes_in_what_came_after_the_signed_tree_over_several_files(tmp_path: Path) -> None:
     grown(tmp_path, (3,))
     with small(tmp_path) as log:
