@@ -64,8 +64,8 @@ class Watch:
         seen = seen_state(self._home / LIVE)
         if seen != self._read:
             self._due, self._read = self._windows(), seen
-        passed = self._passed() if self._due else 0
-        return seen, seen_state(self._home / GRANTS), passed, self._is_stale()
+        stale = self._is_stale()  # reads the floor under the clock too, where that changed
+        return seen, seen_state(self._home / GRANTS), self._passed(), stale
 
     def _windows(self) -> tuple[int, ...]:
         """When monitor windows end; none where the file cannot be read, which loading says."""
@@ -85,12 +85,9 @@ class Watch:
                 return e.what  # loading says it
         return self._until > 0 and max(self._floor, self._clock.now_us()) > self._until
 
-    def _passed(self) -> object:
+    def _passed(self) -> int:
         """How many windows are over."""
-        try:
-            now = trusted_now(self._home, self._clock.now_us())
-        except InterlockError as e:
-            return e.what  # loading says it
+        now = max(self._floor, self._clock.now_us()) if self._due else 0
         return sum(at <= now for at in self._due)
 
 

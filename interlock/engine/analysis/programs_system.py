@@ -59,7 +59,10 @@ def _account(walk: Walk, call: Call) -> Iterator[Finding]:
         yield Finding("privilege.account", "uid 0", "system")
 
 
-_MESH_VERBS: Final = frozenset({"init", "subscribe", "unsubscribe", "publish", "token"})
+# what changes a node, or a commons: what it trusts, follows, grants or keeps
+_NODE_VERBS: Final = {"init", "subscribe", "unsubscribe", "pin", "pins", "rollback", "settings", "stepback", "journal"}
+_COMMONS_VERBS: Final = {"publish", "review", "reviewers", "promote", "ceremony", "keys", "operators"}
+_MESH_VERBS: Final = frozenset({*_NODE_VERBS, *_COMMONS_VERBS, "setup", "token", "members", "clock"})
 _INTERLOCK_VERBS: Final = frozenset({"grant", "approve", "trust", "consent", "uninstall", "revoke", "disable", "allow"})
 
 

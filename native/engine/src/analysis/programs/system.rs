@@ -27,7 +27,28 @@ static PACKAGE: LazyLock<Pattern> =
 static MOUNT_SOURCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"(?:src|source)=([^,]+)"));
 static ENGINE_SOCKET: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"(?:docker|podman|containerd|crio)\.sock\n?$"));
-const MESH_VERBS: &[&str] = &["init", "subscribe", "unsubscribe", "publish", "token"];
+const MESH_VERBS: &[&str] = &[
+    "ceremony",
+    "clock",
+    "init",
+    "journal",
+    "keys",
+    "members",
+    "operators",
+    "pin",
+    "pins",
+    "promote",
+    "publish",
+    "review",
+    "reviewers",
+    "rollback",
+    "settings",
+    "setup",
+    "stepback",
+    "subscribe",
+    "token",
+    "unsubscribe",
+];
 const INTERLOCK_VERBS: &[&str] = &[
     "grant",
     "approve",
