@@ -5,6 +5,7 @@ It loads no server, so that a member's commands start quickly.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,11 @@ import httpx
 from interlock.base.errors import BadInput
 from interlock.base.fetch import bounded_body, http_client, told_if_unreachable
 from interlock.base.files import BadState, read_bounded
+from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.task import Task
 from interlock.dap.transport import REPLY_LIMIT, Reply
-from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
+from interlock.dap.vdaf.prio3 import prio3_of_config
+from interlock.native.vdaf import chosen_vdaf
 
 __all__ = ["HttpExchange", "secret_in", "vdaf_of"]
 
@@ -50,9 +53,14 @@ class HttpExchange:
         )
 
 
-def vdaf_of(task: Task) -> Prio3:
-    """The VDAF of a task, from its configuration's exact bytes. Raises: VdafError."""
-    return prio3_of_config(task.config.vdaf_type, task.config.vdaf_configuration)
+def vdaf_of(task: Task) -> VdafBackend:
+    """The VDAF of a task, from its configuration's exact bytes; native where the wheel is. Raises: VdafError."""
+    return _vdaf(task.config.vdaf_type, task.config.vdaf_configuration)
+
+
+@functools.lru_cache(maxsize=64)
+def _vdaf(algorithm_id: int, vdaf_config: bytes) -> VdafBackend:
+    return chosen_vdaf(prio3_of_config(algorithm_id, vdaf_config), VdafError)
 
 
 def secret_in(path: Path) -> str:

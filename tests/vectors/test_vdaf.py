@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import pytest
 
-from interlock.dap.backend import VdafError
+from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
 from interlock.dap.vdaf.field import FIELD128
 from interlock.dap.vdaf.prio3 import Prio3
 from interlock.dap.vdaf.xof import XofTurboShake128
+from interlock.native.availability import availability
+from interlock.native.vdaf import NativeVdaf, chosen_vdaf
 
 FOLDER: Final = Path(__file__).parents[2] / ".." / "shared" / "vectors" / "vdaf-18"
 
@@ -54,6 +56,9 @@ def _read(path: Path) -> dict[str, Any]:
     return vector
 
 
+TWO_SHARES: Final = [path for path in PRIO3_FILES if _read(path)["shares"] == 2]
+
+
 def _listed(measurement: object) -> list[int]:
     return [int(x) for x in measurement] if isinstance(measurement, list) else [int(str(measurement))]
 
@@ -61,9 +66,9 @@ def _listed(measurement: object) -> list[int]:
 class Replay:
     """One file: its VDAF, and each operation by its name in the file."""
 
-    def __init__(self, vector: dict[str, Any], circuit: Circuit) -> None:
+    def __init__(self, vector: dict[str, Any], vdaf: VdafBackend) -> None:
         self.vector = vector
-        self.vdaf = Prio3(circuit, vector["shares"])
+        self.vdaf = vdaf
         self.ctx = bytes.fromhex(vector["ctx"])
         self.states: dict[tuple[int, int], bytes] = {}
 
@@ -127,17 +132,39 @@ class Replay:
 def test_every_file_is_replayed_or_left_out_with_a_reason() -> None:
     strangers = [path.name for path in FILES if _type(path) not in {*CIRCUITS, *LEFT_OUT, XOF}]
     assert not strangers
+    assert sum(_type(path) in LEFT_OUT for path in FILES) == 12
     assert {_type(path) for path in PRIO3_FILES} == set(CIRCUITS)
     assert len(PRIO3_FILES) == 22
 
 
-@pytest.mark.parametrize("path", PRIO3_FILES, ids=lambda path: path.stem)
-def test_every_operation_gives_the_bytes_of_the_vector(path: Path) -> None:
+def _reference(path: Path) -> Prio3:
     vector = _read(path)
-    replay = Replay(vector, CIRCUITS[_type(path)](vector))
+    return Prio3(CIRCUITS[_type(path)](vector), vector["shares"])
+
+
+def _replay(path: Path, vdaf: VdafBackend) -> None:
+    vector = _read(path)
+    replay = Replay(vector, vdaf)
     assert vector["operations"]
     for operation in vector["operations"]:
         replay.run(operation)
+
+
+@pytest.mark.parametrize("path", PRIO3_FILES, ids=lambda path: path.stem)
+def test_every_operation_gives_the_bytes_of_the_vector(path: Path) -> None:
+    _replay(path, _reference(path))
+
+
+@pytest.mark.skipif(not availability().installed, reason="interlock-native is not installed")
+@pytest.mark.parametrize("path", TWO_SHARES, ids=lambda path: path.stem)
+def test_every_operation_of_two_aggregators_gives_the_same_bytes_natively(path: Path) -> None:
+    vdaf = chosen_vdaf(_reference(path), VdafError)
+    assert isinstance(vdaf, NativeVdaf)
+    _replay(path, vdaf)
+
+
+def test_the_files_left_to_the_reference_are_those_of_three_or_four_aggregators() -> None:
+    assert {path.stem for path in set(PRIO3_FILES) - set(TWO_SHARES)} == {f"{name}_1" for name in CIRCUITS}
 
 
 def test_eight_operations_of_these_files_must_be_refused() -> None:

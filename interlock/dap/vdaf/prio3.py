@@ -115,6 +115,8 @@ class Prio3:
         return self._joint_seed(ctx, parts)
 
     def verify_next(self, ctx: bytes, state: bytes, message: bytes) -> bytes:
+        if len(state) != self._part_size + self.circuit.output_len * self._field.size:
+            raise VdafError("a state does not decode")
         seed, out_share = state[: self._part_size], state[self._part_size :]
         if not hmac.compare_digest(seed, message):
             raise VdafError("the joint randomness is not that of the shares: the report is not valid")

@@ -4,6 +4,7 @@ mod intents;
 mod membership;
 mod plan;
 mod read;
+mod vdaf;
 
 /// Half of what a long command costs is asking for memory and giving it back: this heap is quick at that.
 #[global_allocator]
@@ -20,6 +21,8 @@ mod interlock_native {
     use crate::membership::{rsabssa_blind, rsabssa_blind_sign, rsabssa_finalize, rsabssa_verify};
     #[pymodule_export]
     use crate::plan::{BadPlan, Panicked, Plan};
+    #[pymodule_export]
+    use crate::vdaf::{RefusedShare, Vdaf};
 
     /// The version of the contract that this build speaks; the Python side checks it once.
     #[pyfunction]
