@@ -1,6 +1,6 @@
 """Names of a commons: its roles, what each may sign, how long that stands, and where each thing lies.
 
-A commons is a TUF repository (consistent snapshots). `targets` delegates everything:
+A commons is a TUF repository (consistent snapshots). `targets` delegates almost everything:
 
     reviewed   packs/*/indicator-*/*              indicators; first and terminating, so no ring key can sign them
     canary     packs/canary/*/*, channels/canary.json, revoked/canary.json
@@ -8,6 +8,7 @@ A commons is a TUF repository (consistent snapshots). `targets` delegates everyt
     stable     packs/stable/*/*, channels/stable.json, revoked/stable.json
     tasks      catalogs/*, members/*/*            what may be counted, and with what members prove that they are
 
+`targets` itself speaks of the whole only: reviewers.json, removals.json, operators.json, log-policy.
 TUF has no listing, so a ring's packs and their versions are named by its channel index, `channels/<ring>.json`.
 Beside each pack and catalog lie the log's entry for it and the entry's proof. So they do beside each snapshot, in
 `metadata/`: plain static files and no targets, since the log itself vouches for them.

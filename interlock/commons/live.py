@@ -2,14 +2,21 @@
 
 HOME/node.json            what was pinned at init: root digest, log policy, where the commons is
 HOME/bootstrap.root.json  the pinned root
-HOME/subscriptions.json   which packs in which rings
-HOME/live.json            the packs that are in force, each verified; replaced whole or not at all
-HOME/grants.json          what the operator granted
-HOME/status.json          the last update: when, and its trouble
+HOME/subscriptions.json   which packs in which rings, each with its monitor window and the version it stays at
+HOME/live.json            the packs that are held, each verified: in force, watched, or before; replaced whole
+HOME/grants.json          what the operator granted, and which rules stepped back
+HOME/stepback.json        from when on rules step back, and what was proposed
+HOME/status.json          the last update: when, and its trouble; sealed with status.key
 HOME/store/DIGEST.json    the packs' bytes, named by their digest and hashed again at each load
 HOME/proofs/              the log entry and proof of each pack that was ever in force, for `interlock receipts prove`
 HOME/tuf/  HOME/log/      trusted metadata; the last checkpoint seen
+HOME/newest.json          the place of the newest snapshot in the log
+HOME/clock.json           the floor under the clock
+HOME/operators.json       who runs what, as the commons said last
 HOME/evidence/            what proves that a log showed two histories
+HOME/events/              the event journal, where it is on
+
+What a node that reports keeps besides is node.roles' (consent.json, catalogs/, node.sqlite, member.json, member.key).
 """
 
 from __future__ import annotations

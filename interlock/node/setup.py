@@ -7,6 +7,7 @@
     monitor     node.json and bootstrap.root.json; what it found below it
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
+                either, where it checks members: node.json and bootstrap.root.json (the commons of the member keys)
     issuer      issuer.key  issuer.sqlite
 
 Files that hold a secret are 0600, tables of tokens hold hashes only.

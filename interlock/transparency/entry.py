@@ -6,10 +6,11 @@
 `sha256` names bytes that anyone can fetch from the commons, so that a monitor can hold each entry against them:
 
     pack       a pack, published in a ring            gate       a record: what the gate found of a pack
-    task       a task's catalog                       review     a record: a reviewer's word on a pack
-    operators  the list of operators                  promote    a record: a pack goes to a ring, and on what evidence
-    snapshot   a TUF snapshot, so that two of them    revoke     a record: a pack or rules of it are taken back
-               cannot be split between victims        root       a record: the transcript of a root ceremony
+    task       a task's catalog; its member keys of   review     a record: a reviewer's word on a pack
+               an epoch, or their count               promote    a record: a pack goes to a ring, and on what evidence
+    operators  the list of operators                  revoke     a record: a pack or rules of it are taken back
+    snapshot   a TUF snapshot, so that two of them    root       a record: the transcript of a root ceremony
+               cannot be split between victims
 
 `sig` is the signature of the key `by` over all other fields; whether that key may say this is for the reader to know.
 A log keeps any bytes, so that a later version can log what this one does not know; `parse_entry` gives such an entry

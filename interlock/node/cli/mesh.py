@@ -1,8 +1,7 @@
-"""The argument tree of `interlock mesh`; what a command does stands in mesh_node and mesh_status (members), mesh_count
-(members who report) and mesh_roles (operators).
+"""The argument tree of `interlock mesh`; what a command does stands in the mesh_ module that it names.
 
 Those modules need the extra `mesh` and are imported only when one of their commands runs. A family with many commands
-adds them in a module of its own (`mesh_args` has the tools), which imports nothing of the extra either.
+adds them in a module of its own, mesh_FAMILY_args (`mesh_args` has the tools), which imports nothing of the extra.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def _setup_commands(group: Commands) -> None:
     )
     setup.add_argument("--log-url", metavar="URL", default="", help="commons, mirror: where the log is")
     setup.add_argument(
-        "--log-policy", metavar="FILE", help="commons, mirror, log, witness: the log, its witnesses, the quorum"
+        "--log-policy", metavar="FILE", help="the log, its witnesses, the quorum: for every role but issuer"
     )
     setup.add_argument(
         "--upstream", metavar="URL", default="", help="mirror: what it copies; aggregators: where member keys are"
