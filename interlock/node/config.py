@@ -31,6 +31,7 @@ __all__ = [
     "MeshConfig",
     "ReportConfig",
     "ServeConfig",
+    "demand_place",
     "mesh_config",
     "named_places",
     "report_config",
@@ -41,6 +42,7 @@ __all__ = [
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
 _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
+_PLACES: Final = ("http://", "https://", "file:///")
 LEAST_POLL_S: Final = 0.1
 MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
 
@@ -123,8 +125,8 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         Path(directory) if directory is not None else settings.beside(named),
         _text(values, "name"),
         _text(values, "operator"),
-        _text(values, "upstream"),
-        _text(values, "log_url"),
+        demand_place(_text(values, "upstream"), f"{settings.path}: [serve] upstream"),
+        demand_place(_text(values, "log_url"), f"{settings.path}: [serve] log_url"),
         _seconds(settings, values, ServeConfig.poll_s),
         demo,
         named_places(values.get("mirrors", []), f"{settings.path}: [serve] mirrors"),
@@ -138,10 +140,18 @@ def named_places(rows: object, where: str) -> dict[str, str]:
         name, eq, url = row.partition("=") if isinstance(row, str) else ("", "", "")
         if not (eq and url and _NAME.fullmatch(name)):
             raise BadConfig("is not of the form NAME=URL", where=f"{where}: {one_line(str(row), 80)}", fix=_NAMED)
-        if name in found or url in found.values():
+        demand_place(url, f"{where}: {name}")
+        if name in found or url.rstrip("/") in (other.rstrip("/") for other in found.values()):
             raise BadConfig("stands twice", where=f"{where}: {name}", fix="name two different mirrors")
         found[name] = url
     return found
+
+
+def demand_place(url: str, where: str) -> str:
+    """An address that files are fetched from; '' stands for none. Raises: BadConfig."""
+    if url and not url.startswith(_PLACES):
+        raise BadConfig("is no address", where=where, fix="write http://HOST, https://HOST or file:///DIR")
+    return url
 
 
 def toml_text(text: str) -> str:

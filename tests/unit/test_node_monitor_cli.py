@@ -55,6 +55,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
         yield Setup(tmp_path, commons)
 
 
+def test_a_monitor_whose_folder_is_not_there_is_said_to_be_missing(
+    made: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert made() == EXIT_USAGE
+    assert "monitor: is not there; make it with" in capsys.readouterr().err
+
+
 def test_a_monitor_looks_says_that_all_fits_and_ends_well(made: Setup, capsys: pytest.CaptureFixture[str]) -> None:
     assert made.both() == EXIT_OK
     assert made() == EXIT_OK

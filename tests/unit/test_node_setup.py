@@ -72,6 +72,9 @@ def test_whatever_a_role_keeps_is_private_whatever_the_umask(tmp_path: Path) -> 
             assert path.read_text().startswith('format = "interlock-config"\nv = 1\n'), path
 
 
+_SOME_PINS = ("--log-policy", "{none}", "--root", "{none}")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -82,6 +85,10 @@ def test_whatever_a_role_keeps_is_private_whatever_the_umask(tmp_path: Path) -> 
         (["--role", "mirror"], "--upstream URL: is needed"),
         (["--role", "commons"], "--log-url URL: is needed"),
         (["--role", "commons", "--log-url", "http://x"], "--threshold: cannot be 2 of 0"),
+        (["--role", "commons", "--log-url", "localhost:8101"], "--log-url: is no address"),
+        (["--role", "mirror", "--upstream", "h", "--log-url", "http://h", *_SOME_PINS], "--upstream: is no address"),
+        (["--role", "monitor", "--mirror", "a=b", *_SOME_PINS], "--mirror: a: is no address"),
+        (["--role", "monitor", "--mirror", "a=http://h", "--mirror", "b=http://h/", *_SOME_PINS], "b: stands twice"),
         (["--role", "log", "--name", "a.example", "--log-policy", "{bad}"], "bad.txt: log policy, line 1"),
         (["--role", "log", "--name", "a.example", "--log-policy", "{none}"], "cannot be read"),
         (["--role", "log", "--name", "a.example", "--log-policy", "{empty}"], "names no log"),

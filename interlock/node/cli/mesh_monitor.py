@@ -6,9 +6,11 @@ import argparse
 import contextlib
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.files import BadState
 from interlock.commons.monitor import Looked
 from interlock.commons.monitor_store import Alarm
 from interlock.node.cli.mesh_roles import serve_settings
@@ -21,6 +23,8 @@ __all__ = ["monitor"]
 def monitor(args: argparse.Namespace) -> int:
     """Look once; exit code 1 while an alarm is open."""
     clock = SystemClock()
+    if args.dir and not Path(args.dir).is_dir():
+        raise BadState("is not there", where=args.dir, fix="make it with interlock mesh setup --role monitor")
     with contextlib.closing(monitor_of(serve_config(serve_settings(args), args.dir), clock)) as watching:
         if args.close is not None:
             alarm = _numbered(watching.store.alarms(), args.close)

@@ -24,7 +24,7 @@ from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
 from interlock.node.cli.mesh_log import policy_in
-from interlock.node.config import named_places
+from interlock.node.config import demand_place, named_places
 from interlock.node.setup import (
     LOG_POLICY,
     TABLES,
@@ -82,6 +82,8 @@ def setup(args: argparse.Namespace) -> int:
         for name, option in {"operator": "--operator NAME", **_PINS}.items():
             if not getattr(args, name):
                 raise BadInput("is needed with --upstream", where=option)
+    demand_place(args.upstream, "--upstream")
+    demand_place(args.log_url, "--log-url")
     if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
         raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
     directory = Path(args.dir).absolute()
