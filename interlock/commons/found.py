@@ -28,7 +28,7 @@ from interlock.commons.timefloor import trusted_now
 from interlock.commons.updater import MetadataRefused, View
 from interlock.commons.withdrawn import Withdrawn, withdrawal
 from interlock.transparency.follow import LogView, Rollback
-from interlock.transparency.policy import TlogPolicy
+from interlock.transparency.policy import Checked, TlogPolicy
 
 __all__ = ["Finder", "Found", "TakenBack"]
 
@@ -115,7 +115,7 @@ class Finder:
                 rows[replace(row, ring=ring)] = None
         return live if len(rows) == len(live.withdrawn) else replace(live, withdrawn=tuple(rows))
 
-    def _in_log(self, entry: bytes, proof: bytes) -> object:
+    def _in_log(self, entry: bytes, proof: bytes) -> Checked:
         return self._log.check_entry(entry, proof, self._fetcher)
 
     def logged(self, view: View, path: str, data: bytes, named: tuple[str, int, str]) -> Logged:

@@ -98,7 +98,7 @@ def demand_promotion(
 
 
 def _promotion(promoted: Evidence, pack: Pack, ring: str, keys: frozenset[str], check: CheckEntry) -> Promotion:
-    entry = promoted.verified("promote", keys, check, "promotion")
+    entry, _ = promoted.verified("promote", keys, check, "promotion")
     promotion = parse_promotion(promoted.record, "promotion")
     of = (promotion.pack, promotion.name, promotion.version, promotion.ring)
     if of != (pack.digest, pack.name, pack.version, ring):
@@ -124,14 +124,14 @@ def _approvals(
     names: set[str] = set()
     for number, evidence in enumerate(reviews):
         where = f"review {number}"
-        entry = evidence.verified("review", known, check, where)
+        entry, seen = evidence.verified("review", known, check, where)
         review = parse_review(evidence.record, where)
         of = (review.pack, review.name, review.version, review.ring)
         if of != (pack.digest, pack.name, pack.version, promotion.from_ring) or review.verdict != "approve":
             raise BadRecord("is no approval of this pack in the ring that it came from", where=where)
         if entry.by == pack.author_key:
             raise BadRecord("is by the pack's own author", where=where)
-        name = listed.by_key(entry.by, entry.at)
+        name = listed.by_key(entry.by, seen)
         if name is None:
             raise BadRecord("is by somebody whose term was over", where=where)
         names.add(name)

@@ -20,6 +20,7 @@ from typing import Final
 
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
+from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature
@@ -28,6 +29,7 @@ from interlock.commons.pack import Pack, sha256_hex
 from interlock.commons.rings import RINGS
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry
 from interlock.transparency.merkle import leaf_hash
+from interlock.transparency.policy import Checked
 from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "parse_promotion",
     "parse_review",
     "parse_revocation",
+    "seen_us",
 ]
 
 MAX_RECORD: Final = 64 * 1024  # bytes
@@ -67,7 +70,7 @@ _VERDICTS: Final = ("approve", "reject")
 _SCOPES: Final = ("activation", "removal")
 _LINE: Final = 500  # characters of a note or a reason
 
-CheckEntry = Callable[[bytes, bytes], object]  # an entry's and its proof's bytes; raises where the log has it not
+CheckEntry = Callable[[bytes, bytes], Checked]  # an entry's and its proof's bytes; raises where the log has it not
 
 
 class BadRecord(InterlockError):
@@ -157,8 +160,8 @@ class Evidence:
             raise BadRecord("has the log entry of another record", where=where)
         return entry
 
-    def verified(self, kind: str, by: frozenset[str], check: CheckEntry, where: str) -> LogEntry:
-        """What the entry says, in the word of one of the keys `by`, and in the log.
+    def verified(self, kind: str, by: frozenset[str], check: CheckEntry, where: str) -> tuple[LogEntry, int]:
+        """What the entry says, in the word of one of the keys `by`, and in the log; and when that was seen.
 
         Raises: BadRecord; what `check` raises.
         """
@@ -167,8 +170,15 @@ class Evidence:
             raise BadRecord(f"is a log entry of type {entry.type}, and {kind} is needed", where=where)
         if entry.by not in by:
             raise BadRecord(f"is in the word of a key that may not say this ({kind})", where=where)
-        check(self.entry, self.proof)
-        return entry
+        return entry, seen_us(entry, check(self.entry, self.proof))
+
+
+def seen_us(entry: LogEntry, checked: Checked) -> int:
+    """By when an entry stood in the log, in microseconds: what it says itself, or its last witness where that is later.
+
+    Whoever signs an entry says its time as they like, and no witness whose clock is right confirms one before it was.
+    """
+    return max(entry.at, max(checked.cosigned.values(), default=0) * MICROSECONDS)
 
 
 def dump_evidence(rows: Sequence[Evidence]) -> bytes:

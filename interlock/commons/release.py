@@ -20,10 +20,11 @@ from interlock.base.keys import BadKey, Ed25519Signer
 from interlock.commons.channel import Channel, parse_channel
 from interlock.commons.gate import Bench, GateRefused, gate_record
 from interlock.commons.journal import Item, Loose
-from interlock.commons.layout import REVIEWERS_PATH, channel_path, pack_path, revoked_path, role_of_pack
+from interlock.commons.layout import REMOVALS_PATH, REVIEWERS_PATH, channel_path, pack_path, revoked_path, role_of_pack
 from interlock.commons.pack import BadPack, Pack, kind_of, parse_pack
 from interlock.commons.promotion import NEEDS_PROMOTION
 from interlock.commons.records import (
+    MAX_EVIDENCE,
     MAX_RECORD,
     BadRecord,
     Evidence,
@@ -33,15 +34,19 @@ from interlock.commons.records import (
     parse_evidence_list,
     parse_review,
     parse_revocation,
+    seen_us,
 )
 from interlock.commons.reviewers import Reviewers, parse_reviewers
 from interlock.commons.rings import RINGS, known_ring
 from interlock.commons.signers import RoleSigner
 from interlock.commons.steps import Begun, Published, Steps
+from interlock.transparency.entry import MAX_ENTRY
+from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
 
 __all__ = ["Releases"]
 
 _NO_BENCH: Final = Bench()
+_EVIDENCE_ROOM: Final = 2 * (MAX_ENTRY + MAX_PROOF_FILE)  # bytes of an entry and its proof in a list, escaped
 Base = Mapping[str, int]
 
 
@@ -136,6 +141,9 @@ class Releases(Steps):
         `key` is its author's; without it the rings' own keys say so. A removal needs the top-level keys as well.
         Raises: BadPack (no such version or rule), BadKey, BadRecord; and as `publish`.
         """
+        if removal and key is not None:
+            fix = "leave --removal away, or have the commons say so without --key"
+            raise BadKey("is an author's, who may not take out what others have in force", where="--removal", fix=fix)
         base = self._seen()
         packs = {ring: pack for ring in RINGS if (pack := self._found(name, version, ring, base)) is not None}
         if not packs:
@@ -152,7 +160,8 @@ class Releases(Steps):
             if key is not None and key.verifier.text != pack.author_key:
                 raise BadKey("is not the author's key of this pack", where=key.verifier.text)
 
-        def begin(_: Base) -> Begun:
+        def begin(now: Base) -> Begun:
+            self._demand_news(records, removal=removal, base=now)
             items = tuple(
                 self._record_item("revoke", name, version, ring, data, key or self._key(ring).key)
                 for ring, data in records.items()
@@ -222,8 +231,11 @@ class Releases(Steps):
         warnings: dict[str, Pack] = {}
         for of in ("stable", "beta"):
             for name in self._channel(of, base):
-                if kind_of(name) == "warning" and name != pack.name:
-                    warnings.setdefault(name, self._out(name, of, base))
+                if kind_of(name) != "warning" or name in (pack.name, *warnings):
+                    continue
+                out = self._out(name, of, base)
+                if not self._is_taken_back(out, of, base):
+                    warnings[name] = out
         data = gate_record(pack, ring, bench, list(warnings.values()), self._clock.now_us())
         return self._record_item("gate", pack.name, pack.version, ring, data, key.key)
 
@@ -238,11 +250,28 @@ class Releases(Steps):
 
     def _demand_standing(self, pack: Pack, rings: tuple[str, ...], base: Base) -> None:
         """Raises: BadPack, for what was taken back in one of the rings, whole or in part."""
-        for ring in rings:
-            path = revoked_path(ring)
-            for row in parse_evidence_list(self._repository.target(ring, base[ring], path) or b"[]", path):
-                if parse_revocation(row.record, path).pack == pack.digest:
-                    raise BadPack("was taken back", where=f"{pack.name} version {pack.version}", fix="publish anew")
+        if any(self._is_taken_back(pack, ring, base) for ring in rings):
+            raise BadPack("was taken back", where=f"{pack.name} version {pack.version}", fix="publish anew")
+
+    def _is_taken_back(self, pack: Pack, ring: str, base: Base) -> bool:
+        rows = parse_evidence_list(self._listed(ring, revoked_path(ring), base), revoked_path(ring))
+        return any(parse_revocation(row.record, ring).pack == pack.digest for row in rows)
+
+    def _listed(self, role: str, path: str, base: Base) -> bytes:
+        return self._repository.target(role, base[role], path) or b"[]"
+
+    def _demand_news(self, records: Mapping[str, bytes], *, removal: bool, base: Base) -> None:
+        """Raises: BadRecord, for what was taken back just so already, or where a list would outgrow what nodes read."""
+        said = 0
+        for ring, record in records.items():
+            lists = [(ring, revoked_path(ring)), *([("targets", REMOVALS_PATH)] if removal else [])]
+            for role, path in lists:
+                data = self._listed(role, path, base)
+                if len(data) + _EVIDENCE_ROOM + 2 * len(record) > MAX_EVIDENCE:
+                    raise BadRecord(f"has no room: nodes read {MAX_EVIDENCE} bytes", where=path, fix="revoke less")
+                said += any(row.record == record for row in parse_evidence_list(data, path))
+        if said == len(records) * (2 if removal else 1):
+            raise BadRecord("is taken back just so already", where=", ".join(records))
 
     def _approvals(self, pack: Pack, from_ring: str, ring: str, base: Base) -> list[Evidence]:
         """The newest approval of each reviewer. Raises: GateRefused, where one rejects it or they are too few."""
@@ -252,7 +281,8 @@ class Releases(Steps):
         newest: dict[str, tuple[int, str, Evidence]] = {}
         for evidence, review in self._reviews(pack, from_ring):
             entry = evidence.said("review")
-            name = listed.by_key(entry.by, entry.at)
+            seen = seen_us(entry, parse_proof(evidence.proof).verify(evidence.entry, self._policy))
+            name = listed.by_key(entry.by, seen)
             if name is not None and entry.by != pack.author_key and (name not in newest or newest[name][0] < entry.at):
                 newest[name] = (entry.at, review.verdict, evidence)
         against = sorted(name for name, (_, verdict, _) in newest.items() if verdict == "reject")

@@ -46,7 +46,7 @@ class Reviewers:
         return canonical.encode({"format": _FORMAT, "v": 1, "threshold": self.threshold, "reviewers": rows})
 
     def by_key(self, key: str, at: int) -> str | None:
-        """The name of the reviewer whose key this is, if their word of that time counts."""
+        """The name of the reviewer whose key this is, if their word counts that witnesses saw at that time."""
         return next((n for n, row in self.rows.items() if row.key == key and (not row.until or at < row.until)), None)
 
 

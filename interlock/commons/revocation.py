@@ -14,10 +14,12 @@ from collections.abc import Callable
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
 from interlock.commons.layout import REMOVALS_PATH, revoked_path
-from interlock.commons.records import MAX_EVIDENCE, BadRecord, CheckEntry, parse_evidence_list, parse_revocation
+from interlock.commons.records import MAX_EVIDENCE, BadRecord, parse_evidence_list, parse_revocation
 from interlock.commons.withdrawn import Scope, Withdrawn
 
 __all__ = ["BadRevocation", "revoked", "withdrawn_rows"]
+
+_Check = Callable[[bytes, bytes], object]  # an entry's and its proof's bytes; raises where the log has it not
 
 
 class BadRevocation(InterlockError):
@@ -26,7 +28,7 @@ class BadRevocation(InterlockError):
     code = "metadata-refused"
 
 
-def revoked(target: Callable[[str, int], bytes], ring: str, check: CheckEntry) -> tuple[Withdrawn, ...]:
+def revoked(target: Callable[[str, int], bytes], ring: str, check: _Check) -> tuple[Withdrawn, ...]:
     """What is taken back in a ring; `target` reads a signed target (`View.target`), NotFound where there is none.
 
     Raises: BadRevocation; of `target` and of `check`, theirs.
@@ -42,7 +44,7 @@ def revoked(target: Callable[[str, int], bytes], ring: str, check: CheckEntry) -
     return tuple(found)
 
 
-def withdrawn_rows(data: bytes, ring: str, scope: Scope, check: CheckEntry, where: str) -> tuple[Withdrawn, ...]:
+def withdrawn_rows(data: bytes, ring: str, scope: Scope, check: _Check, where: str) -> tuple[Withdrawn, ...]:
     """The rows of one list that are about a ring. Raises: BadRevocation; what `check` raises."""
     found: list[Withdrawn] = []
     try:

@@ -12,13 +12,14 @@ import pytest
 
 from interlock.base import canonical
 from interlock.base.errors import InterlockError
-from interlock.base.keys import Ed25519Signer
+from interlock.base.keys import BadKey, Ed25519Signer
+from interlock.commons import release
 from interlock.commons.gate import Bench, GateRefused
 from interlock.commons.harness import Row
 from interlock.commons.ilpack import BadIlpack, export_ilpack, verify_ilpack
 from interlock.commons.journal import Loose
 from interlock.commons.layout import pack_path, promotion_path
-from interlock.commons.pack import BadPack, Pack, build_pack
+from interlock.commons.pack import BadPack, Pack, build_pack, sha256_hex
 from interlock.commons.promotion import NotPromoted, demand_promotion
 from interlock.commons.publish import Publisher
 from interlock.commons.records import (
@@ -37,6 +38,7 @@ from interlock.commons.revocation import BadRevocation, withdrawn_rows
 from interlock.commons.signers import load_keys
 from interlock.commons.steps import Begun
 from interlock.transparency.entry import signed_entry
+from interlock.transparency.policy import Checked
 from interlock.transparency.proof import parse_proof
 from tests.unit.commons_world import REVIEWERS, SIGN_OFF, World, pack, root_of, rule, seed, world
 
@@ -75,7 +77,7 @@ def evidence(commons: World, of: Pack) -> tuple[Evidence, ...]:
 def demand(commons: World, of: Pack, rows: tuple[Evidence, ...], listed: Reviewers = REVIEWERS) -> tuple[str, ...]:
     keys = frozenset({ring_key(commons).verifier.text})
 
-    def check(entry: bytes, proof: bytes) -> object:
+    def check(entry: bytes, proof: bytes) -> Checked:
         return parse_proof(proof).verify(entry, commons.policy)
 
     return demand_promotion(dump_evidence(rows), of, "stable", keys=keys, reviewers=listed.data, check=check).reviewers
@@ -101,6 +103,18 @@ def test_what_was_promoted_shows_who_approved_it(commons: World) -> None:
 def _review(commons: World, key: Ed25519Signer, **changed: object) -> Evidence:
     said = replace(Review(pack().digest, "team", 1, "beta", "approve", ""), **changed)  # type: ignore[arg-type]
     return logged(commons, "review", "beta", said.data, key)
+
+
+def test_a_review_with_a_date_before_its_reviewers_term_ended_counts_by_when_witnesses_saw_it(commons: World) -> None:
+    now, hour, key = commons.clock.now_us(), 3_600_000_000, seed("reviewer")
+    record = Review(pack().digest, "team", 1, "beta", "approve", "").data
+    named = {"type": "review", "name": "team", "version": 1, "ring": "beta", "sha256": sha256_hex(record)}
+    entry = signed_entry(key, **named, at=now - 2 * hour)  # type: ignore[arg-type]
+    backdated = Evidence(entry.data, commons.log.append(entry.data), record)
+    rows = cited(commons, evidence(commons, pack())[1], backdated)
+    assert demand(commons, pack(), rows, Reviewers({"rita": Reviewer(key.verifier.text, now + hour)})) == ("rita",)
+    with pytest.raises(NotPromoted, match="term was over"):
+        demand(commons, pack(), rows, Reviewers({"rita": Reviewer(key.verifier.text, now - hour)}))
 
 
 ATTACKS: dict[str, tuple[Callable[[World], tuple[Evidence, ...]], str]] = {
@@ -367,3 +381,42 @@ def test_records_with_any_byte_changed_raise_their_own_error_or_read(commons: Wo
     for data in (*tried, b"", b"[]x", b"[" * 10_000, b"null", b"{}", good[:-1]):
         with contextlib.suppress(BadRecord):
             PARSERS[name](data)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def test_a_warning_list_that_was_taken_back_holds_no_pack_up(fresh: World) -> None:
+    publisher = plain(fresh)
+    publisher.publish(build_pack("warning-all", 1, [], licence="MIT", authors=["A"], signed_off_by=[SIGN_OFF],
+        kind="warning", lists={"commands": ["run zap"]}), "beta", bench=WITHOUT)  # fmt: skip
+    with pytest.raises(GateRefused, match="hits row 0 of commands in warning-all"):
+        publisher.publish(pack(), "beta", bench=WITHOUT)
+    publisher.revoke("warning-all", 1, why="it warned of everything")
+    publisher.publish(pack(), "beta", bench=WITHOUT)
+
+
+def test_an_author_takes_nothing_out_of_force_and_says_nothing_twice(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher, author = plain(fresh), seed("author")
+    for name in ("team", "other"):
+        made = build_pack(name, 1, [rule(f"{name}.zap", "zap")], licence="MIT", authors=["A"],
+            signed_off_by=[SIGN_OFF], author_key=author.verifier.text)  # fmt: skip
+        publisher.publish(made, "beta", bench=WITHOUT)
+    size = fresh.log.log.size
+    with pytest.raises(BadKey, match="an author's"):
+        publisher.revoke("team", 1, why="wrong", removal=True, key=author)
+    assert fresh.log.log.size == size
+    publisher.revoke("team", 1, why="wrong", key=author)
+    publisher.revoke("other", 1, why="wrong", key=author)
+    size = fresh.log.log.size
+    with pytest.raises(BadRecord, match="just so already"):
+        publisher.revoke("team", 1, why="wrong", key=author)
+    monkeypatch.setattr(release, "MAX_EVIDENCE", 1000)
+    with pytest.raises(BadRecord, match="no room"):
+        publisher.revoke("team", 1, why="wrong for another reason", key=author)
+    assert fresh.log.log.size == size
