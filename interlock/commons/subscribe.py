@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from interlock.base import files
 from interlock.base.clock import Clock
@@ -38,18 +39,23 @@ from interlock.commons.live import (
     write_live,
     write_subscriptions,
 )
-from interlock.commons.logged import LogFetcher
+from interlock.commons.logged import LogFetcher, Logged
 from interlock.commons.membership import MAX_MEMBER_KEYS, MemberKeys, parse_member_keys
+from interlock.commons.newest import Current
 from interlock.commons.pack import Pack, known_name
 from interlock.commons.reading import Reading
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
 from interlock.commons.status import say_trouble, say_update
 from interlock.commons.timefloor import trusted_now
+from interlock.commons.turns import InTurn
 from interlock.commons.updater import MetadataRefused
+from interlock.commons.view import View
 from interlock.commons.withdrawn import Withdrawn, withdrawal
 
 __all__ = ["NotFollowed", "Offer", "Subscriber", "Update"]
+
+_T = TypeVar("_T")
 
 
 class NotFollowed(InterlockError):
@@ -83,14 +89,28 @@ class Offer:
     changes: Changes
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What an update saw of one mirror."""
+
+    view: View
+    tree_size: int
+    live: Live
+    found: list[tuple[Subscription, Found]]
+
+
 class Subscriber:
-    """One node's following of one commons. `log` has the log's files; by default they lie under log/ of `fetcher`."""
+    """One node's following of one commons, through `fetcher`; an InTurn has several mirrors of it.
+
+    `log` has the log's files; by default they lie under log/ of `fetcher`.
+    """
 
     def __init__(self, home: Path, fetcher: Fetcher, clock: Clock, *, log: Fetcher | None = None) -> None:
         self._home = home
         self._clock = clock
-        self._log_fetcher: Fetcher = log or LogFetcher(fetcher)
-        self._reading = Reading(home, fetcher, self._log_fetcher, clock)
+        self._mirrors = fetcher if isinstance(fetcher, InTurn) else InTurn([fetcher])
+        self._log_fetcher: Fetcher = log or LogFetcher(self._mirrors)
+        self._reading = Reading(home, self._mirrors, self._log_fetcher, clock)
 
     def subscribe(self, pack: str, ring: str, window_us: int | None = None) -> None:
         """Follow a pack in a ring, from the next update on; with a window, each new version is watched for so long.
@@ -168,8 +188,12 @@ class Subscriber:
         Raises: as `update`.
         """
         wanted, live = Subscription(known_name(pack), known_ring(ring)), read_live(self._home)
-        with file_lock(self._home / "lock"), self._reading.current() as now:
-            found = self._finder.found(now.view, Live(seen=live.seen, withdrawn=live.withdrawn), wanted)
+
+        def look(now: Current) -> Found:
+            return self._finder.found(now.view, Live(seen=live.seen, withdrawn=live.withdrawn), wanted)
+
+        with file_lock(self._home / "lock"):
+            found = self._read(look)
         assert found.pack is not None, "where nothing is held, everything is new"
         (changes,) = self._changes(live, [(found.row, found.pack)])
         return Offer(found.pack, found.row, changes)
@@ -180,11 +204,14 @@ class Subscriber:
         Raises: BadCatalog, and as `update`.
         """
         path = catalog_path(task)
-        with file_lock(self._home / "lock"), self._reading.current() as now:
-            view = now.view
-            data = view.target(path, MAX_CATALOG)
-            catalog = parse_catalog(data, where=path)
-            logged = self._finder.logged(view, path, data, (task, 1, CATALOG_RING))
+
+        def look(now: Current) -> tuple[Catalog, Logged]:
+            data = now.view.target(path, MAX_CATALOG)
+            found = parse_catalog(data, where=path)
+            return found, self._finder.logged(now.view, path, data, (task, 1, CATALOG_RING))
+
+        with file_lock(self._home / "lock"):
+            catalog, logged = self._read(look)
         if catalog.task != task:
             raise BadCatalog("is the catalog of another task", where=path)
         if logged.entry.at >= catalog.opens_at:
@@ -197,23 +224,22 @@ class Subscriber:
         Raises: NotFound, where none are published; Malformed, BadSignature, BadKey, and as `update`.
         """
         path = members_path(task, epoch)
-        with file_lock(self._home / "lock", wait=True), self._reading.current() as now:
-            view = now.view
-            keys = parse_member_keys(view.target(path, MAX_MEMBER_KEYS), where=path)
-            self._finder.logged(view, path, keys.data, (task, epoch, MEMBERS_RING))
+
+        def look(now: Current) -> MemberKeys:
+            found = parse_member_keys(now.view.target(path, MAX_MEMBER_KEYS), where=path)
+            self._finder.logged(now.view, path, found.data, (task, epoch, MEMBERS_RING))
+            return found
+
+        with file_lock(self._home / "lock", wait=True):
+            keys = self._read(look)
         if (keys.task, keys.epoch) != (task, epoch):
             raise MetadataRefused("holds the member keys of another task or epoch", where=path, fix="tell the commons")
         return keys
 
     def _update(self) -> Update:
         known, now = read_live(self._home), self._now
-        with self._reading.current() as commons:
-            view, tree_size = commons.view, commons.checked.checkpoint.size
-            take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
-            followed = read_subscriptions(self._home)
-            # settled first: what came into force before anybody here heard of a withdrawal stays
-            live = self._finder.withdrawn(view, known.settled(now), {s.ring for s in followed})
-            found = [(s, self._finder.found(view, live, s)) for s in followed]
+        seen = self._read(lambda commons: self._seen(commons, known, now))
+        view, tree_size, live, found = seen.view, seen.tree_size, seen.live, seen.found
         fresh = [(f.row, f.pack) for _, f in found if f.pack is not None]
         changes: tuple[Changes, ...] = ()
         if fresh:  # a poll without news compiles nothing
@@ -237,6 +263,25 @@ class Subscriber:
             snapshot_version=view.snapshot_version,
             at=now,
         )
+
+    def _seen(self, commons: Current, known: Live, now: int) -> _Seen:
+        """What one mirror has for this node, whole and verified; nothing is changed by it but what was trusted."""
+        view = commons.view
+        take_operators(self._home, view, self._reading.pins.policy, self._finder.logged)
+        followed = read_subscriptions(self._home)
+        # settled first: what came into force before anybody here heard of a withdrawal stays
+        live = self._finder.withdrawn(view, known.settled(now), {s.ring for s in followed})
+        found = [(s, self._finder.found(view, live, s)) for s in followed]
+        return _Seen(view, commons.checked.checkpoint.size, live, found)
+
+    def _read(self, act: Callable[[Current], _T]) -> _T:
+        """Read one mirror whole; the next where it is refused. Raises: as `act` and `Reading.current`."""
+
+        def whole() -> _T:
+            with self._reading.current() as now:
+                return act(now)
+
+        return self._mirrors.whole(whole)
 
     def _take(self, before: Live, live: Live, found: Iterable[tuple[Subscription, Found]]) -> None:
         """Put in force what was found; what changes nothing is not written."""

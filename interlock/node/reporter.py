@@ -13,11 +13,11 @@ from typing import Final
 
 from interlock.base.clock import Clock, SystemClock
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import fetcher_of
 from interlock.base.files import read_bounded
 from interlock.base.settings import BadConfig
 from interlock.commons.known_operators import known_operators
 from interlock.commons.subscribe import Subscriber
+from interlock.commons.turns import mirrors_of
 from interlock.dap.membership import ReportProof
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
@@ -139,7 +139,7 @@ def _token(reporting: ReportConfig) -> str:
 
 
 def _credentials(config: MeshConfig, store: NodeStore, exchange: HttpExchange) -> Credentials:
-    subscriber = Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
+    subscriber = Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
     joined = read_joined(config.home)
     return Credentials(
         joined,

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput, InterlockError
-from interlock.base.fetch import fetcher_of
 from interlock.base.files import Locked, read_bounded
 from interlock.commons import installed
 from interlock.commons.differ import Changes
@@ -22,6 +21,7 @@ from interlock.commons.offline import age_us
 from interlock.commons.pins import init_node, read_pins
 from interlock.commons.rings import known_ring
 from interlock.commons.subscribe import Subscriber, Update
+from interlock.commons.turns import mirrors_of
 from interlock.commons.windows import parse_window, shown_time
 from interlock.node.config import MeshConfig, mesh_config, settings_of, toml_text
 
@@ -52,7 +52,7 @@ def init(args: argparse.Namespace) -> int:
     """Pin what this node will never learn from the network."""
     config = config_of(args)
     url = args.commons or config.commons
-    fetcher = fetcher_of(url) if url else None
+    fetcher = mirrors_of(url) if url else None
     if args.root is None and fetcher is None:
         raise BadInput("needs --commons URL to fetch the root from", where="--root-sha256")
     root = None if args.root is None else read_bounded(Path(args.root), _LIMIT)
@@ -208,7 +208,7 @@ def config_of(args: argparse.Namespace) -> MeshConfig:
 def subscriber_of(config: MeshConfig) -> Subscriber:
     """Raises: BadConfig, BadState."""
     read_pins(config.home)
-    return Subscriber(config.home, fetcher_of(config.commons_url()), SystemClock())
+    return Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
 
 
 def patiently(act: Callable[[], _T]) -> _T:
