@@ -128,9 +128,11 @@ def dump_journal(journal: Journal) -> bytes:
 def parse_journal(data: bytes, *, where: str) -> Journal:
     """Read a journal. Raises: BadState, NewerFormat."""
     body = unstamped(data, _FORMAT, _VERSION, where=where)
+    if body["v"] != _VERSION:
+        raise BadState("is of an early interlock", where=where, fix="begin a new commons, with a new log")
     try:
         step, base = _text(body["step"]), _object(body["base"])
-        if step not in STEPS or body["v"] != _VERSION:
+        if step not in STEPS:
             raise ValueError
         return Journal(
             step=step,

@@ -201,7 +201,10 @@ def parse_pack(data: bytes, *, where: str) -> Pack:
     if body.get("format") != FORMAT:
         raise BadPack(f"is not a file of format {FORMAT}", where=where)
     if body.get("v") != VERSION:
-        raise BadPack(f"has a version other than {VERSION}", where=where, fix="upgrade interlock")
+        v = body.get("v")
+        early = type(v) is int and 0 < v < VERSION
+        fix = "it has to be published anew" if early else "upgrade interlock"
+        raise BadPack(f"is a pack of another version than {VERSION}", where=where, fix=fix)
     _demand_fields(body, where)
     _demand_one_spelling(body, data, where)
     kind, status = _known(body["kind"], KINDS, "kind", where), _known(body["status"], STATUSES, "status", where)

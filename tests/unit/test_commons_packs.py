@@ -105,8 +105,9 @@ def test_a_pack_with_one_byte_changed_is_another_pack_or_none(data: st.DataObjec
     ("field", "value", "what"),
     [
         ("format", "interlock-policy", "format"),
-        ("v", 1, "version"),
-        ("v", 3, "version"),
+        ("v", 1, "version than 2; it has to be published anew"),
+        ("v", 3, "version than 2; upgrade interlock"),
+        ("v", "2", "version than 2; upgrade interlock"),
         ("name", "Team", "name"),
         ("name", "indicator-x", "no other"),
         ("name", "", "name"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.base.errors import InterlockError
-from interlock.base.files import file_lock
+from interlock.base.files import BadState, file_lock
 from interlock.base.keys import BadKey
 from interlock.commons import steps as steps_module
 from interlock.commons.gate import GateRefused
@@ -404,6 +404,12 @@ def _journal() -> Journal:
 
 def test_a_journal_reads_back_as_it_was_written() -> None:
     assert parse_journal(dump_journal(_journal()), where="j") == _journal()
+
+
+def test_a_journal_of_an_early_interlock_is_not_called_damaged() -> None:
+    with pytest.raises(BadState, match="early interlock") as caught:
+        parse_journal(dump_journal(_journal()).replace(b'"v": 2', b'"v": 1'), where="journal.json")
+    assert "new commons" in caught.value.fix
 
 
 @pytest.mark.parametrize("old", ['"step": "targets"', '"entry": "{', '"base": {', '"data": "', '"at": 7', '"items": ['])
