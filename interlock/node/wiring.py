@@ -51,8 +51,15 @@ __all__ = ["ISSUER_STORE", "ROLES", "issuer_of", "monitor_of", "publisher_of", "
 ISSUER_STORE: Final = "issuer.sqlite"
 _SHARES: Final = ("hpke.json", "members.json", "leaders.json", "collectors.json")  # an aggregator's or a collector's
 
+# what a role's folder has in it from the start; a commons says so itself
+_MARKS: Final = {"log": "log.key", "witness": "witness.key", "issuer": "issuer.key", "mirror": "node.json"} | {
+    "monitor": "node.json",
+    "dap-leader": "hpke.json",
+    "dap-helper": "hpke.json",
+}
 _STOP_S: Final = 2.0  # longer than a turn takes; one that hangs on a peer is cut short, as every write is whole
 _LIMIT: Final = 1 << 20
+_MAKE_IT: Final = "make it with interlock mesh setup"
 _APART: Final = "who enrols members never holds their shares: use another folder, and another operator"
 
 
@@ -63,13 +70,17 @@ def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette
     Raises: BadConfig, BadState, BadKey, Locked, NotWritable.
     """
     if not config.directory.is_dir():
-        raise BadState("is not there", where=str(config.directory), fix="make it with interlock mesh setup")
+        raise BadState("is not there", where=str(config.directory), fix=_MAKE_IT)
+    if role in _MARKS and not (config.directory / _MARKS[role]).exists():
+        raise BadState(f"is not the folder of a {role}", where=str(config.directory), fix=_MAKE_IT)
     with alone_in(config.directory), ROLES[role](config, clock) as app:
         yield app
 
 
 def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
     """Publishing in a commons' folder, through the log it names. Raises: BadConfig, BadState."""
+    if not config.directory.is_dir():
+        raise BadState("is not there", where=str(config.directory), fix=_MAKE_IT)
     policy = _policy(config)
     if not config.log_url:
         raise BadConfig("is not set", where="[serve] log_url", fix="name the log that this commons publishes to")
@@ -106,7 +117,7 @@ def _witness(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def _commons(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     public = config.directory / "public"
     if not public.is_dir():
-        raise BadState("holds no commons", where=str(config.directory), fix="make it with interlock mesh setup")
+        raise BadState("holds no commons", where=str(config.directory), fix=_MAKE_IT)
     app = commons.app(public)
     if not (config.directory / "keys" / "timestamp.key").exists():
         yield app  # a copy without keys: served as it is
@@ -130,6 +141,8 @@ def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 
 def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
     """The monitor in a folder. Raises: BadConfig, for fewer than two mirrors; BadState, NotWritable."""
+    if not (config.directory / _MARKS["monitor"]).exists():
+        raise BadState("is not the folder of a monitor", where=str(config.directory), fix=_MAKE_IT)
     if len(config.mirrors) < 2:
         raise BadConfig("names fewer than two", where="[serve] mirrors", fix='write mirrors = ["NAME=URL", "NAME=URL"]')
     places = {name: fetcher_of(url) for name, url in config.mirrors.items()}

@@ -71,7 +71,9 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args = _tree().parse_args(argv)
+    args, left = _tree().parse_known_args(argv)
+    if left:  # of the command that was named: argparse would send its user to the help of all of them
+        args.parser.error(f"unrecognized arguments: {' '.join(left)}")
     run: Callable[[argparse.Namespace], int] | None = getattr(args, "run", None)
     if run is None:
         args.parser.print_help()

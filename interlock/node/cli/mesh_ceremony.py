@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import getpass
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -49,6 +48,7 @@ from interlock.commons.signers import NEXT, open_key, read_key
 from interlock.commons.transcript import MAX_TRANSCRIPT, aloud, demand_transcript, signers_of, words_of
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
+from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import serve_config
 from interlock.node.wiring import publisher_of
 from interlock.transparency.policy import parse_policy
@@ -279,7 +279,7 @@ def _asking(file: str | None) -> Callable[[Path], bytes]:
     if file is not None:
         phrase = passphrase_in(Path(file))
         return lambda path: phrase
-    return lambda path: getpass.getpass(f"passphrase of {path} (empty to stop): ").encode("utf-8")
+    return lambda path: asked_passphrase(f"passphrase of {path} (empty to stop): ")
 
 
 def _signed(asked: Request, key: Path, passphrase: Callable[[Path], bytes], out: Path) -> tuple[str, str, Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import getpass
 import json
 import os
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import CONFIG, passphrase_in
+from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import serve_config
 from interlock.node.setup import keyholder_name
 from interlock.node.wiring import publisher_of
@@ -175,7 +175,7 @@ def _told(row: KeyRow) -> str:
 def _new_passphrase(file: str | None, name: str) -> bytes:
     if file is not None:
         return passphrase_in(Path(file))
-    first = getpass.getpass(f"a new passphrase for {name}'s keys: ")
-    if first != getpass.getpass("the same once more: "):
+    first = asked_passphrase(f"a new passphrase for {name}'s keys: ")
+    if first != asked_passphrase("the same once more: "):
         raise CeremonyRefused("the two passphrases differ", where=name)
-    return first.encode("utf-8")
+    return first

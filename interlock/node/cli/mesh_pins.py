@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +16,10 @@ from interlock.commons.pins import Pins, read_pins, set_log_policy
 from interlock.commons.timefloor import behind, read_floor, reset_floor
 from interlock.node.cli.mesh_node import config_of, patiently
 
-__all__ = ["clock", "pins"]
+__all__ = ["clock", "pins", "shortened"]
 
 _LIMIT: Final = 1 << 20
+_SHORTER: Final = re.compile(r"(?<=[+][0-9a-f]{8}[+][A-Za-z0-9+/]{44})[A-Za-z0-9+/=]{20,}")
 
 
 def pins(args: argparse.Namespace) -> int:
@@ -40,7 +42,7 @@ def pins(args: argparse.Namespace) -> int:
     since = f", since {rfc3339(found.policy_at)}" if found.policy_at else ""
     print(f"policy  from {found.policy_from}{since}")
     for line in found.policy.text.decode("utf-8").splitlines():
-        print(f"        {line}")
+        print(f"        {shortened(line)}")
     if found.offline_us:
         print(f"offline what is held may be {found.offline_us / 86_400 / MICROSECONDS:g} days old")
     return EXIT_OK
@@ -62,6 +64,11 @@ def clock(args: argparse.Namespace) -> int:
         if wrong:
             print(f"fail: {wrong}; set the clock right, or: interlock mesh clock --reset")
     return EXIT_REFUSED if wrong else EXIT_OK
+
+
+def shortened(line: str) -> str:
+    """A line of a log policy for a person to read: without the most of an ML-DSA key; --json has it whole."""
+    return _SHORTER.sub("...", line)
 
 
 def _body(found: Pins) -> dict[str, object]:

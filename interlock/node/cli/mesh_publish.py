@@ -61,7 +61,8 @@ def pack(args: argparse.Namespace) -> int:
     """Write a pack as one canonical file, and say its digest."""
     made = _pack(args)
     files.replace(Path(args.out), made.data, mode=_PUBLIC_FILE)
-    print(f"{made.name} version {made.version}, {len(made.rules)} rules, sha256 {made.digest}: {args.out}")
+    rules = "1 rule" if len(made.rules) == 1 else f"{len(made.rules)} rules"
+    print(f"{made.name} version {made.version}, {rules}, sha256 {made.digest}: {args.out}")
     return EXIT_OK
 
 

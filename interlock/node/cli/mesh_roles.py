@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
@@ -21,6 +22,7 @@ from interlock.node.wiring import role_app
 __all__ = ["published_text", "serve", "serve_settings"]
 
 log = logging.getLogger("interlock.serve")
+_HEADS: Final = {"review": "review of ", "revoke": "taken back in each of its rings, the last of them "}
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -67,8 +69,9 @@ def serve_settings(args: argparse.Namespace) -> Settings:
 def published_text(done: Published) -> str:
     """What a publish did, in one line."""
     entry = done.entry
+    head, what = (_HEADS[entry.type], "record") if entry.type in _HEADS else ("", "sha256")
     return (
-        f"{entry.name}@{entry.ring} version {entry.version}, sha256 {entry.sha256}, log index {done.log_index} "
+        f"{head}{entry.name}@{entry.ring} version {entry.version}, {what} {entry.sha256}, log index {done.log_index} "
         f"of {done.tree_size}, snapshot {done.snapshot_version}, timestamp {done.timestamp_version}, "
         f"at {rfc3339(entry.at)}"
     )

@@ -32,18 +32,24 @@ __all__ = ["journal", "stepback", "try_pack"]
 
 _QUIET_S: Final = 2.0
 _SHOWN: Final = 20
+_MIB: Final = 1 << 20
 
 
 def try_pack(args: argparse.Namespace) -> int:
     """Print what a pack would have objected to."""
     config = config_of(args)
     log = EventLog(config.home)
+    if not args.pack.startswith("mesh:") and not Path(args.pack).exists():
+        raise BadInput("is not there", where=args.pack, fix="name a file, or a pack as mesh:PACK@RING")
     transcripts = Transcripts([f for place in args.transcripts for f in transcript_files(Path(place))])
     sources: list[Iterable[SensorEvent]] = [transcripts] if args.transcripts else []
     if log.state.size:
         sources.append(log.events())
     if not sources:
-        fix = f"follow it with interlock mesh subscribe {args.pack} --window 7d: what it does in shadow is the evidence"
+        follow = (
+            f"interlock mesh subscribe {args.pack if args.pack.startswith('mesh:') else 'mesh:PACK@RING'} --window 7d"
+        )
+        fix = f"give --transcripts PATH, or follow it with {follow}: what it does in shadow is the evidence"
         told = "has nothing to be tried on: no --transcripts, and no event journal"
         raise BadInput(told, where=args.pack, fix=fix)
     pack = _pack(config, args.pack)
@@ -75,7 +81,8 @@ def journal(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"format": "interlock-journal", "v": 1, **asdict(state)}))
     else:
-        kept = f"{state.size} of at most {state.cap} bytes kept, encrypted, in {config.home / 'events'}"
+        sizes = f"{state.size / _MIB:.1f} of at most {state.cap / _MIB:.0f} MiB"
+        kept = f"{sizes} kept, encrypted, in {config.home / 'events'}"
         print(f"journal is {'on' if state.on else 'off'}; {kept if state.cap else 'nothing is kept'}")
     return EXIT_OK
 
@@ -133,6 +140,8 @@ def _step_lines(known: StepBack) -> Iterator[str]:
     yield f"a rule steps back that objects to {at.principals} principals in {at.spans} runs within {at.days} days"
     for p in known.proposals:
         yield f"  {p.state:9}  mesh:{p.pack}@{p.ring} {p.rule}: {p.evidence}"
+    if not known.proposals:
+        yield "none does"
     if known.pending:
         yield "decide with: interlock mesh stepback apply|dismiss mesh:PACK@RING RULE"
 

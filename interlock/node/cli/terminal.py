@@ -6,12 +6,14 @@ A pipe, an agent's tool and a cron job have none. The challenge is made here, at
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hmac
 import os
 import secrets
 import select
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,7 +23,7 @@ from interlock.base.files import os_reason
 if sys.platform != "win32":
     import termios
 
-__all__ = ["ANSWER_S", "NoTerminal", "NotConfirmed", "Terminal", "secret_word", "terminal"]
+__all__ = ["ANSWER_S", "NoTerminal", "NotConfirmed", "Terminal", "asked_passphrase", "secret_word", "terminal"]
 
 ANSWER_S: Final = 120.0
 _TTY: Final = "/dev/tty"
@@ -83,6 +85,18 @@ def secret_word(text: str) -> str:
     while not word or word in text.lower():
         word = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
     return word
+
+
+def asked_passphrase(prompt: str) -> bytes:
+    """What a person types unseen. Raises: NoTerminal, where nobody can be asked without showing it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)  # it would go on, and show what is typed
+            return getpass.getpass(prompt).encode("utf-8")
+    except (getpass.GetPassWarning, EOFError):
+        raise NoTerminal(
+            "there is no terminal to ask for a passphrase at", where=_TTY, fix="name a file with --passphrase-file"
+        ) from None
 
 
 @contextlib.contextmanager
