@@ -233,8 +233,7 @@ def _entries(tree: Checkpoint, start: int, fetcher: Fetcher) -> Iterator[tuple[i
 
     def as_now(tile: Tile) -> bytes:
         """The beginning of a tile, out of the form that the present tree has: a mirror need not have older ones."""
-        width = min(WIDTH, (tree.size >> (8 * tile.level)) - tile.index * WIDTH)
-        return load(Tile(tile.level, tile.index, width))[: tile.width * HASH_SIZE]
+        return load(tile.within(tree.size))[: tile.width * HASH_SIZE]
 
     hashes = grown(TileBuilder.at(start, as_now), tree, load)
     for tile, entries in bundles(tree, start, hashes, load):

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from interlock.transparency.merkle import HASH_SIZE
 from interlock.transparency.tiles import (
     ENTRIES,
-    HEIGHT,
     WIDTH,
     Tile,
     TileBuilder,
@@ -87,8 +86,7 @@ def cut_to(size: int, larger: int, load: Callable[[Tile], bytes]) -> dict[Tile, 
     """
     found: dict[Tile, bytes] = {}
     for tile in unfinished_of(size):
-        there = (larger >> (HEIGHT * max(tile.level, 0))) - tile.index * WIDTH
-        whole = Tile(tile.level, tile.index, min(WIDTH, there))
+        whole = tile.within(larger)
         if tile.level == ENTRIES:
             found[tile] = encode_bundle(decode_bundle(load(whole), whole.width)[: tile.width])
         else:

@@ -193,9 +193,8 @@ class Log:
         """An entry of the signed tree. Raises: ValueError, beyond it."""
         with self._lock:
             self._demand_signed(index + 1)
-            bundle, place = divmod(index, WIDTH)
-            width = min(WIDTH, self._signed_size - bundle * WIDTH)
-            return decode_bundle(self._load(Tile(ENTRIES, bundle, width)), width)[place]
+            bundle = Tile(ENTRIES, index // WIDTH).within(self._signed_size)
+            return decode_bundle(self._load(bundle), bundle.width)[index % WIDTH]
 
     def tile(self, tile: Tile) -> bytes | None:
         """A tile or bundle as it is served, or None where there is none (any more)."""

@@ -73,6 +73,11 @@ class Tile:
     def full(self) -> Tile:
         return Tile(self.level, self.index)
 
+    def within(self, size: int) -> Tile:
+        """As wide as a tree of `size` entries has it."""
+        there = (size >> (HEIGHT * max(self.level, 0))) - self.index * WIDTH
+        return Tile(self.level, self.index, min(WIDTH, there))
+
     @property
     def limit(self) -> int:
         """The most bytes that it can have."""
@@ -170,8 +175,8 @@ class TileReader:
         return rows[rise][place]
 
     def _tile(self, level: int, index: int) -> list[Sequence[bytes]]:
-        width = min(WIDTH, (self._size >> (HEIGHT * level)) - index * WIDTH)
-        rows: list[Sequence[bytes]] = [decode_tile(self._load(Tile(level, index, width)), width)]
+        tile = Tile(level, index).within(self._size)
+        rows: list[Sequence[bytes]] = [decode_tile(self._load(tile), tile.width)]
         self._known[level, index] = rows
         return rows
 

@@ -73,7 +73,7 @@ def _proven(args: argparse.Namespace, policy: TlogPolicy, fetcher: Fetcher) -> t
     if not 0 <= index < size:
         raise BadInput(f"is not in the published tree of {size} entries", where=f"entry {index}")
     found = TlogProof(index, prove_inclusion(index, size, TileReader(size, load)), checked.note)
-    bundle = Tile(ENTRIES, index // WIDTH, min(WIDTH, size - index // WIDTH * WIDTH))
+    bundle = Tile(ENTRIES, index // WIDTH).within(size)
     found.verify(decode_bundle(load(bundle), bundle.width)[index % WIDTH], policy)
     return found, checked
 
