@@ -5,6 +5,8 @@
                   "7.snapshot.json.entry": TEXT, "7.snapshot.json.tlog-proof": TEXT,
                   "3.targets.json": TEXT, "4.stable.json": TEXT, "reviewers.json": TEXT}}
 
+A ring in hash bins has those of its bins beside it that name the pack and what lies beside the pack.
+
 It is canonical JSON, and each TEXT is a file of the commons as it was served. Whoever reads it brings the root and the
 log policy that they pinned; nothing in the file is trusted for being there. Metadata that has ended since counts at
 the time at which witnesses cosigned its snapshot, and what came after that time is not known offline.
@@ -30,6 +32,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError, one_line
 from interlock.base.files import read_bounded
 from interlock.base.primitives import BadSignature
+from interlock.commons.bins import bin_of
 from interlock.commons.holders import demand_holders
 from interlock.commons.layout import (
     REVIEWERS_PATH,
@@ -105,7 +108,8 @@ def export_ilpack(public: Path, name: str, version: int, ring: str) -> bytes:
     names = sorted(p.name for p in (public / "metadata").glob("*.root.json"))
     names += ["timestamp.json", f"{versions['snapshot']}.snapshot.json"]
     names += [Path(file).name for file in snapshot_files(versions["snapshot"])]
-    names += [f"{versions[of]}.{of}.json" for of in ("targets", role)]
+    beside = (path, entry_path(path), proof_path(path), promotion_path(path))
+    names += [f"{versions['targets']}.targets.json", *repository.files_of(role, versions[role], beside)]
     metadata = {file: _text(read_bounded(public / "metadata" / file, _MAX_METADATA)) for file in names}
     promotion = None
     if ring in NEEDS_PROMOTION:
@@ -138,16 +142,7 @@ def verify_ilpack(data: bytes, root: bytes, policy: TlogPolicy, where: str) -> S
         if (entry.type, entry.name, entry.version, entry.sha256) != named or entry.by not in keys:
             raise BadIlpack("has the log entry of something else", where="entry")
         checked = place.verify(bundle.entry, policy)
-        promoted = None
-        if ring in NEEDS_PROMOTION:
-            promoted = demand_promotion(
-                bundle.promotion or b"[]",
-                pack,
-                ring,
-                keys=keys,
-                reviewers=bundle.metadata.get(REVIEWERS_PATH, b""),
-                check=lambda e, p: parse_proof(p).verify(e, policy),
-            )
+        promoted = _promoted(bundle, pack, ring, keys, policy)
     except (BadPack, Malformed, BadSignature, BadProof) as e:
         raise BadIlpack(e.what, where=f"{where}: {e.where}" if e.where else where) from None
     except RepositoryError as e:
@@ -206,19 +201,42 @@ def _demand_signed(trusted: TrustedMetadataSet, bundle: _Bundle, pack: Pack, rin
     found = [] if top.delegations is None else list(top.delegations.get_roles_for_target(path))
     if not found or found[0][0] != role:
         raise BadIlpack(f"is not what role {role} may sign", where=path)
-    meta = trusted.snapshot.meta.get(f"{role}.json")
-    if meta is None:
-        raise BadIlpack("is not in the snapshot", where=role)
-    signed: Targets = trusted.update_delegated_targets(
-        _file(bundle.metadata, f"{meta.version}.{role}.json"), role, "targets"
-    )
+    signed = {"": _delegated(trusted, bundle, role, "targets")}
     files = {path: bundle.pack, entry_path(path): bundle.entry, proof_path(path): bundle.proof}
     if bundle.promotion is not None:
         files[promotion_path(path)] = bundle.promotion
     for name, data in files.items():
-        _demand_target(signed, name, data)
+        of = bin_of(signed[""], name)
+        if of not in signed:
+            signed[of] = _delegated(trusted, bundle, of, role)
+        _demand_target(signed[of], name, data)
     if bundle.promotion is not None:
         _demand_target(top, REVIEWERS_PATH, _file(bundle.metadata, REVIEWERS_PATH))
+
+
+def _delegated(trusted: TrustedMetadataSet, bundle: _Bundle, role: str, parent: str) -> Targets:
+    """A role below another, in the version that the snapshot names."""
+    meta = trusted.snapshot.meta.get(f"{role}.json")
+    if meta is None:
+        raise BadIlpack("is not in the snapshot", where=role)
+    found: Targets = trusted.update_delegated_targets(
+        _file(bundle.metadata, f"{meta.version}.{role}.json"), role, parent
+    )
+    return found
+
+
+def _promoted(bundle: _Bundle, pack: Pack, ring: str, keys: frozenset[str], policy: TlogPolicy) -> Promoted | None:
+    """How it came to its ring, where that takes a promotion. Raises: NotPromoted, and what the log's side raises."""
+    if ring not in NEEDS_PROMOTION:
+        return None
+    return demand_promotion(
+        bundle.promotion or b"[]",
+        pack,
+        ring,
+        keys=keys,
+        reviewers=bundle.metadata.get(REVIEWERS_PATH, b""),
+        check=lambda e, p: parse_proof(p).verify(e, policy),
+    )
 
 
 def _demand_target(signed: Targets, path: str, data: bytes) -> None:

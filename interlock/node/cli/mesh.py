@@ -64,6 +64,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _count_commands(group)
     mesh_members_args.register(group)
     _setup_commands(group)
+    _token_command(group)
     mesh_log_args.register(group)
     mesh_publish_args.register(group)
     _operator_commands(group)
@@ -147,6 +148,9 @@ def _setup_commands(group: Commands) -> None:
         "--mirror", action="append", default=[], metavar="NAME=URL", help="monitor: what it compares; two or more"
     )
     setup.add_argument("--operator", metavar="NAME", default="", help="issuer, aggregators: who runs it")
+
+
+def _token_command(group: Commands) -> None:
     token = add(
         group,
         "token",
