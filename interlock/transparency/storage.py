@@ -106,7 +106,10 @@ class DirectoryStorage:
         self._first = 0  # its first entry
         self._good = 0  # its bytes up to the end of the last whole record
         self._file: AppendFile | None = None
-        self.places = Places(root / _PLACES)
+        try:
+            self.places = Places(root / _PLACES)
+        except BadState as e:
+            raise BadState(e.what, where=e.where, fix="remove it; it is made again") from None
 
     def close(self) -> None:
         self.places.close()
@@ -253,13 +256,20 @@ def _files(folder: Path, starts: Sequence[int]) -> Iterator[tuple[Path, int, _Re
         path = folder / f"{start:020d}"
         if start != expected:
             raise BadState(f"does not go on at entry {expected}", where=str(path), fix="restore it from a backup")
-        with path.open("rb") as f:
+        with _opened(path) as f:
             header = f.readline(_MAX_HEADER)
             if unstamped(header, _FORMAT, _VERSION, where=str(path)).get("first") != start or header != _header(start):
                 raise BadState("does not begin as its name says", where=str(path), fix="restore it from a backup")
             read = _Records(f, len(header))
             yield path, start, read
             expected = start + read.count
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as e:
+        raise BadState(f"cannot be read ({os_reason(e)})", where=str(path), fix="restore it from a backup") from None
 
 
 def _starts(folder: Path) -> list[int]:

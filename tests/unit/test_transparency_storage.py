@@ -185,6 +185,30 @@ def test_the_table_of_places_is_made_again_where_it_is_lost_behind_or_ahead(tmp_
         assert log.append(entries(0, 304)) == list(range(304))
 
 
+def test_a_table_of_places_that_is_damaged_is_refused_and_need_only_be_removed(tmp_path: Path) -> None:
+    grown(tmp_path)
+    table = tmp_path / "places.sqlite"
+    table.write_bytes(table.read_bytes()[:5000])
+    with pytest.raises(BadState, match="remove it; it is made again"), open_log(tmp_path, SIGNER):
+        pass
+    table.unlink()
+    with open_log(tmp_path, SIGNER) as log:
+        assert log.append(entries(7, 8)) == [7]
+
+
+@pytest.mark.parametrize("made", ["folder", "loop"])
+def test_what_stands_in_the_journals_place_is_refused_in_one_line(tmp_path: Path, made: str) -> None:
+    grown(tmp_path)
+    last = files(tmp_path)[-1]
+    last.unlink()
+    if made == "folder":
+        last.mkdir()
+    else:
+        last.symlink_to(last.name)
+    with pytest.raises(BadState, match=r"cannot be read .*restore it"), open_log(tmp_path, SIGNER):
+        pass
+
+
 def test_a_table_of_places_that_lies_is_found_out_and_nothing_is_acknowledged(tmp_path: Path) -> None:
     grown(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / "places.sqlite")) as db, db:
