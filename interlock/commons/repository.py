@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as _dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -103,6 +103,12 @@ class Repository:
         named = self._bin(name, bin_versions(ring)[name]) if name else ring
         info = named.targets.get(path)
         return None if info is None else read_bounded(self._target_file(path, info), info.length)
+
+    def files_of(self, role: str, version: int, paths: Iterable[str]) -> list[str]:
+        """The names of the metadata files that a role's version names these paths in: its own, and its bins'."""
+        ring = self._read(f"{version}.{role}", Targets)
+        versions, bins = bin_versions(ring), sorted({bin_of(ring, path) for path in paths} - {""})
+        return [f"{version}.{role}.json", *(f"{versions[name]}.{name}.json" for name in bins)]
 
     def add_targets(
         self,

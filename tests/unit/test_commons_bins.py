@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from tuf.api.metadata import Targets  # type: ignore[attr-defined]
 
+from interlock.base import canonical
 from interlock.base.fetch import DirectoryFetcher, NotFound
 from interlock.commons import bins
 from interlock.commons.bins import bin_versions
+from interlock.commons.ilpack import BadIlpack, export_ilpack, verify_ilpack
 from interlock.commons.layout import DELEGATIONS, pack_path
 from interlock.commons.logged import LogFetcher
 from interlock.commons.repository import Repository
@@ -134,3 +136,16 @@ def test_what_would_stand_in_the_ring_s_own_file_is_looked_for_in_no_bin(commons
             view.target("revoked/stable.json", 1 << 20)
         assert view.target("channels/stable.json", 1 << 20)
     assert not [path for path in asked if "stable-" in path]
+
+
+def test_a_pack_in_a_bin_verifies_as_a_single_file_and_not_with_another_bin(commons: World) -> None:
+    data = export_ilpack(commons.public, "team", 3, "stable")
+    root = (commons.public / "metadata" / "1.root.json").read_bytes()
+    assert verify_ilpack(data, root, commons.policy, "file").pack == pack(3)
+    body = json.loads(data)
+    names = [name for name in body["metadata"] if ".stable-" in name]
+    assert 0 < len(names) < 8  # what names the pack, and no more
+    without = {name: text for name, text in body["metadata"].items() if name != names[0]}
+    for metadata in (without, {**body["metadata"], names[0]: body["metadata"]["timestamp.json"]}):
+        with pytest.raises(BadIlpack):
+            verify_ilpack(canonical.encode({**body, "metadata": metadata}), root, commons.policy, "file")
