@@ -143,7 +143,10 @@ def _demand_same(home: Path, root_sha256: str, policy: TlogPolicy, offline_us: i
 
 def _policy(text: bytes) -> TlogPolicy:
     try:
+        text.decode("utf-8")  # a policy may have any bytes, and is kept here as text
         policy = parse_policy(text)
+    except UnicodeDecodeError as e:
+        raise BadInput(f"is not UTF-8 (byte {e.start})", where="log policy") from None
     except Malformed as e:
         raise BadInput(e.what, where=e.where or "log policy") from None
     if not policy.logs or policy.quorum == NONE:

@@ -237,7 +237,8 @@ def test_there_is_no_trust_on_first_use(commons: World) -> None:
 
 def test_a_policy_without_witnesses_is_refused(commons: World) -> None:
     alone = log_policy().splitlines()[0] + b"\nquorum none\n"
-    for policy in (alone, b"quorum none\n", b"garbage\n", b""):
+    latin = log_policy().replace(b"\nwitness", b" http://h\xe9/\nwitness", 1)
+    for policy in (alone, b"quorum none\n", b"garbage\n", b"", latin):
         with pytest.raises(BadInput):
             init_node(commons.home / "n", log_policy=policy, root=commons.root)
 
