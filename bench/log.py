@@ -135,6 +135,8 @@ def load(root: Path, *, seconds: float, clients: int = _CLIENTS, connections: in
             _python("-m", "bench.log_client", *words, str(seed), str(connections), str(seconds))
             for seed in range(1, clients + 1)
         ]
+        for client in running:
+            _line(client)  # it is ready, and so the log has long started
         before = _cpu_s(log.pid)
         told = _told(running)
         spent = _cpu_s(log.pid) - before
@@ -145,20 +147,19 @@ def load(root: Path, *, seconds: float, clients: int = _CLIENTS, connections: in
 
 def _told(running: Sequence[subprocess.Popen[str]]) -> list[Told]:
     """Let all clients begin at once, and hear what each found."""
-    told: list[Told] = []
-    for turn in ("ready", "go", "end"):
-        for client in running:
-            assert client.stdin is not None
-            assert client.stdout is not None
-            if turn == "go":
-                client.stdin.write("go\n")
-                client.stdin.flush()
-            else:
-                line = client.stdout.readline()
-                told += [Told(**json.loads(line))] if turn == "end" else []
+    for client in running:
+        assert client.stdin is not None
+        client.stdin.write("go\n")
+        client.stdin.flush()
+    told = [Told(**json.loads(_line(client))) for client in running]
     for client in running:
         client.communicate()
     return told
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def _grown(root: Path, size: int) -> Grown:
@@ -208,8 +209,7 @@ def _served(role: str, root: Path, *urls: str) -> Iterator[tuple[str, subprocess
     """The URL of a server, which ends with the block."""
     process = _python("-m", "bench.log_server", role, str(root / role), *urls)
     try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip(), process
+        yield _line(process).strip(), process
     finally:
         process.communicate()
 

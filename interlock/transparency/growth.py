@@ -31,7 +31,7 @@ class Growth:
 
     def __init__(self, builder: TileBuilder) -> None:
         self._builder = builder
-        self._tail: list[bytes] = []  # the entries of the unfinished bundle
+        self._tail = bytearray()  # the unfinished bundle
         self.full: dict[Tile, bytes] = {}
 
     @classmethod
@@ -61,16 +61,16 @@ class Growth:
         """One more entry, with its leaf hash."""
         index = self.size
         self.full.update(self._builder.add(leaf))
-        self._tail.append(entry)
-        if len(self._tail) == WIDTH:
-            self.full[Tile(ENTRIES, index // WIDTH)] = encode_bundle(self._tail)
-            self._tail = []
+        self._tail += encode_bundle([entry])
+        if (index + 1) % WIDTH == 0:
+            self.full[Tile(ENTRIES, index // WIDTH)] = bytes(self._tail)
+            self._tail.clear()
 
     def edge(self) -> dict[Tile, bytes]:
         """The unfinished tiles and the unfinished bundle of the present size."""
         found = dict(self._builder.partial())
         if self._tail:
-            found[Tile(ENTRIES, self.size // WIDTH, len(self._tail))] = encode_bundle(self._tail)
+            found[Tile(ENTRIES, self.size // WIDTH, self.size % WIDTH)] = bytes(self._tail)
         return found
 
     def written(self, tiles: Iterable[Tile]) -> None:

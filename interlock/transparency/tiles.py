@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from interlock.base.codec import Malformed, Reader, Writer
+from interlock.base.codec import Malformed, Reader
 from interlock.transparency.merkle import (
     HASH_SIZE,
     MAX_SIZE,
@@ -128,10 +128,7 @@ def tile_root(data: bytes) -> bytes:
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
     """An entry bundle. The inverse of `decode_bundle`."""
-    writer = Writer()
-    for entry in entries:
-        writer.opaque16(entry)
-    return writer.done()
+    return b"".join(part for entry in entries for part in (len(entry).to_bytes(2, "big"), entry))
 
 
 def decode_bundle(data: bytes, width: int) -> tuple[bytes, ...]:
@@ -159,6 +156,11 @@ class TileReader:
         self._size = size
         self._load = load
         self._known: dict[tuple[int, int], list[Sequence[bytes]]] = {}  # of each tile the rows of hashes, from below
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles it holds in memory."""
+        return len(self._known)
 
     def __call__(self, nodes: Sequence[Node]) -> list[bytes]:
         """Raises: Malformed, for a tile of the wrong length; whatever `load` raises."""
