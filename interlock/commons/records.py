@@ -27,6 +27,7 @@ from interlock.base.primitives import BadSignature
 from interlock.base.text import is_sha256
 from interlock.commons.pack import Pack, sha256_hex
 from interlock.commons.rings import RINGS
+from interlock.commons.withdrawn import SCOPES
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry
 from interlock.transparency.merkle import leaf_hash
 from interlock.transparency.policy import Checked
@@ -67,7 +68,6 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "interlock-revocation": _OF_PACK | {"rules", "why", "scope"},
 }
 _VERDICTS: Final = ("approve", "reject")
-_SCOPES: Final = ("activation", "removal")
 _LINE: Final = 500  # characters of a note or a reason
 
 CheckEntry = Callable[[bytes, bytes], Checked]  # an entry's and its proof's bytes; raises where the log has it not
@@ -225,7 +225,7 @@ def parse_revocation(data: bytes, where: str) -> Revocation:
     rules = body["rules"]
     if not isinstance(rules, list) or not all(isinstance(r, str) and 0 < len(r) <= 200 for r in rules):
         raise BadRecord("rules is not a list of rules' ids", where=where)
-    return Revocation(*pack, tuple(rules), _line(body, "why", where), _word(body, "scope", _SCOPES, where))
+    return Revocation(*pack, tuple(rules), _line(body, "why", where), _word(body, "scope", SCOPES, where))
 
 
 def demand_gate_of(data: bytes, pack: Pack, ring: str, where: str) -> None:

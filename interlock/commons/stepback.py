@@ -30,7 +30,7 @@ from interlock.engine.receipts import Receipt
 from interlock.engine.sinks import read_receipts, verify_file
 
 __all__ = [
-    "Evidence",
+    "Objections",
     "Proposal",
     "StepBack",
     "Thresholds",
@@ -59,7 +59,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Objections:
     """Whom a rule objected to: how many distinct principals and spans, and in how many spans a person said yes."""
 
     principals: int
@@ -89,8 +89,8 @@ class Proposal:
     state: State = "open"
 
     @property
-    def evidence(self) -> Evidence:
-        return Evidence(self.principals, self.spans, self.approved)
+    def objections(self) -> Objections:
+        return Objections(self.principals, self.spans, self.approved)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def weigh(home: Path, receipts: Path, now_us: int) -> tuple[Proposal, ...]:
         for row in rows.values():
             found = standing(home, row.pack, row.ring, now_us).standings
             may = [s for s in found if _may(s, grants) and (s.pack, s.semantic) not in told]
-            seen = _evidence_of(may, row.sha256, (r for r in recent if r.ts_us >= row.at))
+            seen = _objections_of(may, row.sha256, (r for r in recent if r.ts_us >= row.at))
             fresh += [_proposal(one, so_far, now_us) for one, so_far in seen if so_far.meets(known.thresholds)]
         for proposal in fresh:
             if proposal.state == "applied":  # before it is noted: killed in between, it has stepped back all the same
@@ -157,7 +157,9 @@ def weigh(home: Path, receipts: Path, now_us: int) -> tuple[Proposal, ...]:
     return tuple(fresh)
 
 
-def _evidence_of(may: Sequence[Standing], sha256: str, receipts: Iterable[Receipt]) -> list[tuple[Standing, Evidence]]:
+def _objections_of(
+    may: Sequence[Standing], sha256: str, receipts: Iterable[Receipt]
+) -> list[tuple[Standing, Objections]]:
     """Whom each of these rules of a pack objected to. A receipt without a principal or a span counts for nobody."""
     seen: dict[str, tuple[set[str], set[str], set[str]]] = {s.id: (set(), set(), set()) for s in may}
     for receipt in receipts:
@@ -169,7 +171,7 @@ def _evidence_of(may: Sequence[Standing], sha256: str, receipts: Iterable[Receip
             spans.add(receipt.span_id)
             if receipt.approval == "yes":
                 approved.add(receipt.span_id)
-    return [(s, Evidence(*map(len, seen[s.id]))) for s in may]
+    return [(s, Objections(*map(len, seen[s.id]))) for s in may]
 
 
 def decide(home: Path, pack: str, rule: str, apply: bool) -> Proposal:
@@ -208,14 +210,14 @@ def _objecting(receipt: Receipt, sha256: str) -> set[str]:
     return named
 
 
-def _proposal(one: Standing, seen: Evidence, now_us: int) -> Proposal:
+def _proposal(one: Standing, seen: Objections, now_us: int) -> Proposal:
     state: State = "applied" if one.state == "watched" else "open"
     counts = (seen.principals, seen.spans, seen.approved)
     return Proposal(one.pack, one.ring, one.rule, one.semantic, *counts, now_us, state)
 
 
 def _apply(home: Path, proposal: Proposal) -> None:
-    row = Stepped(proposal.pack, proposal.rule, proposal.semantic, proposal.at, str(proposal.evidence))
+    row = Stepped(proposal.pack, proposal.rule, proposal.semantic, proposal.at, str(proposal.objections))
     change_grants(home, lambda grants: grants.with_stepped(row))
 
 

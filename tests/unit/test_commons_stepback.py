@@ -13,7 +13,7 @@ import pytest
 from interlock.base.clock import MICROSECONDS
 from interlock.base.files import BadState
 from interlock.commons import installed, stepback
-from interlock.commons.stepback import Evidence, Thresholds, read_step_back, weigh
+from interlock.commons.stepback import Objections, Thresholds, read_step_back, weigh
 from interlock.commons.subscribe import Subscriber
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
@@ -95,7 +95,7 @@ def test_a_rule_in_force_is_proposed_and_goes_on_until_a_person_applies_it(node:
     assert node.weighed() == [("team.zap", "open")]
     assert node.verdict() is Verdict.ESCALATE
     (pending,) = read_step_back(node.home).pending
-    assert pending.evidence == Evidence(2, 5, 0)
+    assert pending.objections == Objections(2, 5, 0)
     stepback.decide(node.home, "team", "team.zap", apply=True)
     assert node.verdict() is Verdict.ALLOW
     assert read_step_back(node.home).pending == ()
@@ -183,7 +183,7 @@ def test_an_ask_that_a_person_approved_is_told_with_the_evidence(node: Node) -> 
         node.objected(principal, span, verdict="ALLOW", outcome="approved", approval="yes")
     node.weighed()
     (pending,) = read_step_back(node.home).pending
-    assert str(pending.evidence) == "objected to 2 principals in 5 runs, of which a person approved 5"
+    assert str(pending.objections) == "objected to 2 principals in 5 runs, of which a person approved 5"
 
 
 def test_receipts_that_were_changed_move_nothing(node: Node) -> None:

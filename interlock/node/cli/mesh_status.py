@@ -126,7 +126,7 @@ def _step_backs(config: MeshConfig) -> Iterator[Row]:
         return
     for p in pending:
         fix = f"interlock mesh stepback apply mesh:{p.pack}@{p.ring} {p.rule}, or dismiss"
-        yield Row("step back", "warn", f"{p.rule} of {p.pack}@{p.ring} {p.evidence}", fix)
+        yield Row("step back", "warn", f"{p.rule} of {p.pack}@{p.ring} {p.objections}", fix)
     for row in stepped:
         yield Row("step back", "ok", f"{row.rule} of {row.pack} is in shadow: it {row.why}")
 

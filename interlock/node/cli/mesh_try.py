@@ -99,7 +99,7 @@ def stepback(args: argparse.Namespace) -> int:
             raise BadInput("is not there", where=str(receipts), fix="name the file of receipts with --receipts")
         for proposal in steps.weigh(config.home, receipts, SystemClock().now_us()):
             done = "is in shadow from now on" if proposal.state == "applied" else "is proposed to step back"
-            print(f"{proposal.rule} of {proposal.pack}@{proposal.ring} {done}: {proposal.evidence}")
+            print(f"{proposal.rule} of {proposal.pack}@{proposal.ring} {done}: {proposal.objections}")
     elif args.action == "set":
         _set(config, args)
     known = steps.read_step_back(config.home)
@@ -139,7 +139,7 @@ def _step_lines(known: StepBack) -> Iterator[str]:
     at: Thresholds = known.thresholds
     yield f"a rule steps back that objects to {at.principals} principals in {at.spans} runs within {at.days} days"
     for p in known.proposals:
-        yield f"  {p.state:9}  mesh:{p.pack}@{p.ring} {p.rule}: {p.evidence}"
+        yield f"  {p.state:9}  mesh:{p.pack}@{p.ring} {p.rule}: {p.objections}"
     if not known.proposals:
         yield "none does"
     if known.pending:

@@ -69,7 +69,7 @@ class StepBacks:
         try:
             for proposal in weigh(self._home, self._receipts, self._clock.now_us()):
                 done = "is put into shadow" if proposal.state == "applied" else "is proposed to step back"
-                log.warning("%s of %s %s: it %s", proposal.rule, proposal.pack, done, proposal.evidence)
+                log.warning("%s of %s %s: it %s", proposal.rule, proposal.pack, done, proposal.objections)
             self._seen = seen
         except InterlockError as e:
             log.error("no rule steps back: %s", e)
