@@ -1,6 +1,6 @@
 """The event journal: what this node's agents did, kept encrypted for trying packs on; off until somebody turns it on.
 
-    HOME/events/key       the key, made when the journal is turned on; its presence is what "on" means
+    HOME/events/key       the key, made when the journal is first turned on; how large it may be, and whether it is on
     HOME/events/new       the journal; when it is half as large as the journal may be, it becomes `old`
     HOME/events/old       the half before
 
@@ -43,13 +43,13 @@ __all__ = ["MOST_MIB", "EventLog", "EventLogState"]
 
 FOLDER: Final = "events"
 MOST_MIB: Final = 1024
-MAX_RECORD: Final = 1 << 20  # bytes; a larger event is left out
+MAX_EVENT: Final = 1 << 20  # bytes; a larger event is left out
 _KEY: Final = "key"
 _FORMAT: Final = "interlock-events"
 _KEY_FORMAT: Final = "interlock-events-key"
 _NONCE: Final = 12
 _HEADER: Final = 256
-_LINE: Final = 2 * MAX_RECORD  # base64 and the tag's bytes fit in
+_LINE: Final = 2 * MAX_EVENT  # base64 and the tag's bytes fit in
 _FIELDS: Final = ("action", "phase", "principal", "parent_principal", "span_id", "call_id", "ts_us", "cwd")
 _HALVES: Final = ("old", "new")
 
@@ -184,7 +184,7 @@ def _plain(event: SensorEvent, decision: Decision) -> bytes | None:
         plain = json.dumps(body, separators=(",", ":")).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError):
         return None
-    return plain if len(plain) <= MAX_RECORD else None
+    return plain if len(plain) <= MAX_EVENT else None
 
 
 def _sealed(key: bytes, name: str, plain: bytes) -> bytes:
