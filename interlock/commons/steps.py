@@ -222,7 +222,9 @@ class Steps:
                 journal = Journal("begun", now_us, base, *more, rekeyed=begun.rekeyed)
                 self._kept(_PUBLISH, journal)
             elif not same:
-                raise UnfinishedPublish("is not finished", where=journal.what, fix="resume it first")
+                raise UnfinishedPublish(
+                    "is not finished", where=journal.what, fix="first: interlock mesh publish --resume"
+                )
             return self._published(self._finish(_PUBLISH, journal, signer))
 
     def _seen(self) -> Mapping[str, int]:

@@ -72,7 +72,7 @@ def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette
     if not config.directory.is_dir():
         raise BadState("is not there", where=str(config.directory), fix=_MAKE_IT)
     if role in _MARKS and not (config.directory / _MARKS[role]).exists():
-        raise BadState(f"is not the folder of a {role}", where=str(config.directory), fix=_MAKE_IT)
+        raise BadState(f"is no folder of the role {role}", where=str(config.directory), fix=_MAKE_IT)
     with alone_in(config.directory), ROLES[role](config, clock) as app:
         yield app
 
@@ -142,7 +142,7 @@ def _mirror(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
     """The monitor in a folder. Raises: BadConfig, for fewer than two mirrors; BadState, NotWritable."""
     if not (config.directory / _MARKS["monitor"]).exists():
-        raise BadState("is not the folder of a monitor", where=str(config.directory), fix=_MAKE_IT)
+        raise BadState("is no folder of the role monitor", where=str(config.directory), fix=_MAKE_IT)
     if len(config.mirrors) < 2:
         raise BadConfig("names fewer than two", where="[serve] mirrors", fix='write mirrors = ["NAME=URL", "NAME=URL"]')
     places = {name: fetcher_of(url) for name, url in config.mirrors.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.errors import EXIT_REFUSED, EXIT_USAGE
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.commons.gate import Bench
 from interlock.node.cli import terminal
 from interlock.node.cli.main import main
@@ -31,6 +31,23 @@ def test_a_folder_that_is_not_the_role_s_is_refused_by_name_and_left_alone(
     assert str(folder) in said
     assert "make it with interlock mesh setup" in said
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(("party", "own"), [("publisher", "log.key"), ("member", "hpke.json"), ("leader", "hpke.json")])
+def test_a_token_is_made_only_where_it_lets_somebody_in(party: str, own: str, tmp_path: Path, capsys: Said) -> None:
+    command = ["mesh", "token", "--dir", str(tmp_path), "--party", party, "--name", "acme", "--out"]
+    assert main([*command, str(tmp_path / "token")]) == EXIT_USAGE
+    assert f"lets a {party} in" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    (tmp_path / own).touch()
+    assert main([*command, str(tmp_path / "token")]) == EXIT_OK
+
+
+def test_who_joins_without_a_name_is_told_that_one_is_needed(tmp_path: Path, capsys: Said) -> None:
+    issuer = ["--issuer", "http://127.0.0.1:9", "--issuer-key", seed("issuer").verifier.text]
+    assert main(["mesh", "members", "join", *issuer, "--home", str(tmp_path / "home")]) == EXIT_USAGE
+    assert "--organisation NAME: is needed" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [["publish", "--resume"], ["monitor"], ["serve", "--role", "log"]])

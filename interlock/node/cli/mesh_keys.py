@@ -19,6 +19,7 @@ from interlock.commons.ceremony import expiry_us, new_keys, plan_of, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
 from interlock.commons.keyring import KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, TOP_ROLES
+from interlock.commons.rings import RINGS
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
 from interlock.node.cli.mesh_roles import serve_settings
@@ -139,6 +140,8 @@ def _rotate_delegated(args: argparse.Namespace, file: Path, passphrase: bytes | 
     done = publisher.rotate(args.role, make_next(file, os.urandom, passphrase))
     print(f"the key of {args.role} is now {named_key(file)}; the old one lies in {file.parent / 'retired'}")
     print(f"snapshot {done.snapshot_version}, timestamp {done.timestamp_version}")
+    if args.role in RINGS:
+        print(f"a node that is new takes no pack that the old key logged in {args.role}: bring out the next versions")
     return EXIT_OK
 
 

@@ -136,7 +136,10 @@ def publish(args: argparse.Namespace) -> int:
 def join(args: argparse.Namespace) -> int:
     """Ask to be enrolled; the organisation's key is made here and never leaves."""
     config = config_of(args)
-    name = known_organisation(args.organisation or config.organisation, where="--organisation")
+    named = args.organisation or config.organisation
+    if not named:
+        raise BadInput("is needed", where="--organisation NAME", fix="or name it in the section [mesh]")
+    name = known_organisation(named, where="--organisation")
     code = read_bounded(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
     with contextlib.closing(HttpExchange()) as exchange:
         issuer = ed25519_key(args.issuer_key, where="--issuer-key")

@@ -71,6 +71,8 @@ _MARKS: Final = {
     "issuer.key": ("issuer",),
     "hpke.json": ("dap-leader", "dap-helper"),
 }
+_LETS_IN: Final = {"publisher": "log.key", "member": "hpke.json", "collector": "hpke.json", "leader": "hpke.json"}
+_LETTING: Final = "a log lets publishers in, a leader members and collectors, a helper the leader"
 
 
 def setup(args: argparse.Namespace) -> int:
@@ -121,6 +123,8 @@ def token(args: argparse.Namespace) -> int:
     directory = Path(args.dir)
     if not directory.is_dir():
         raise BadState("is not there", where=args.dir, fix="make it with interlock mesh setup")
+    if not (directory / _LETS_IN[args.party]).exists():
+        raise BadState(f"is no folder of a role that lets a {args.party} in", where=args.dir, fix=_LETTING)
     issue_token(directory, args.party, args.name, Path(args.out), os.urandom)
     print(f"{args.name} may come as {args.party}; the token is in {args.out}, its hash in {TABLES[args.party]}")
     return EXIT_OK
