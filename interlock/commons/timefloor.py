@@ -31,6 +31,7 @@ __all__ = [
 CLOCK: Final = "clock.json"
 MAX_AHEAD_US: Final = 24 * 3600 * MICROSECONDS
 SLACK_US: Final = 300 * MICROSECONDS  # a wall clock this much below the floor is called right
+_LAST_US: Final = 253_402_300_799 * MICROSECONDS  # of the year 9999, as in cosignatures
 _FORMAT: Final = "interlock-clock"
 _LIMIT: Final = 4096
 
@@ -100,6 +101,7 @@ def _read(home: Path) -> tuple[int, int, int]:
     if (
         not (isinstance(floor, int) and isinstance(cosigned, int) and isinstance(ends, int))
         or min(floor, cosigned, ends) < 0
+        or max(floor, cosigned) > _LAST_US
     ):
         raise BadState("is damaged", where=str(path), fix="remove it; the next update writes it anew")
     return floor, cosigned, ends

@@ -107,6 +107,8 @@ def test_a_clock_below_the_floor_is_said_and_the_operator_can_let_go_of_it(tmp_p
         ("{", BadState),
         ('{"format": "interlock-clock", "v": 1, "floor": -1, "cosigned": 0}', BadState),
         ('{"format": "interlock-clock", "v": 1, "floor": 1, "cosigned": "1"}', BadState),
+        (f'{{"format": "interlock-clock", "v": 1, "floor": {10**18}}}', BadState),
+        (f'{{"format": "interlock-clock", "v": 1, "cosigned": {10**18}}}', BadState),
         ('{"format": "interlock-clock", "v": 2}', NewerFormat),
     ],
 )
