@@ -9,6 +9,7 @@ from pathlib import Path
 
 from interlock.base import errors
 from interlock.base.settings import SECTIONS
+from interlock.commons.operators import parse_operators
 from interlock.node.cli import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -54,3 +55,9 @@ def test_the_page_lists_every_exit_code() -> None:
     codes = {errors.EXIT_OK, errors.EXIT_REFUSED, errors.EXIT_USAGE, errors.EXIT_FAULT}
     assert set(map(int, re.findall(r"^\| ([0-9]) \|", PAGE, flags=re.M))) == codes
     assert set(errors.CODES.values()) <= codes
+
+
+def test_the_list_of_operators_on_the_ceremony_s_page_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "ceremony.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", page, flags=re.S)
+    assert parse_operators(example.encode("utf-8"), where="page").organisations("witness") == {"Birch"}
