@@ -60,4 +60,4 @@ def test_the_page_lists_every_exit_code() -> None:
 def test_the_list_of_operators_on_the_ceremony_s_page_is_one() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "ceremony.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```json\n(.*?)```", page, flags=re.S)
-    assert parse_operators(example.encode("utf-8"), where="page").organisations("witness") == {"Birch"}
+    assert parse_operators(example.encode("utf-8"), where="page").organisations("witness") == {"birch"}
