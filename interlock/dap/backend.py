@@ -9,6 +9,8 @@ in this order, and in no other:
     aggregators  verify_next (each) -> output share, or VdafError
     later        aggregate, merge (each) -> aggregate share; the collector unshards all of them
 
+An aggregator does a whole job of reports at once, from the sealed shares on: `leader_job`, `helper_job`.
+
 A state, an output share and an aggregate share are bytes, so that they can be stored between steps; whoever keeps
 them keeps them secret, and no repr, error or log line may show them.
 """
@@ -16,11 +18,12 @@ them keeps them secret, and no repr, error or log line may show them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
 
 from interlock.base.errors import InterlockError
 
-__all__ = ["NONCE_SIZE", "SEED_SIZE", "VERIFY_KEY_SIZE", "VdafBackend", "VdafError"]
+__all__ = ["NONCE_SIZE", "SEED_SIZE", "VERIFY_KEY_SIZE", "Fault", "SealedShare", "VdafBackend", "VdafError", "Verdict"]
 
 NONCE_SIZE: Final = 16  # bytes; in DAP the nonce is the report ID
 SEED_SIZE: Final = 32  # bytes; every seed, blind and part of XofTurboShake128
@@ -31,6 +34,24 @@ class VdafError(InterlockError):
     """A share, a proof or a message of a peer that is refused: the report drops out, the batch goes on."""
 
     code = "vdaf"
+
+
+Fault = Literal["sealed", "malformed", "invalid"]  # does not open; holds no bare input share; does not verify
+Verdict = tuple[bytes, bytes] | Fault  # of one report of a job
+
+
+@dataclass(frozen=True, slots=True)
+class SealedShare:
+    """One report of a job, as an aggregator has it; `inbound` is the leader's ping-pong message to the helper."""
+
+    nonce: bytes
+    public_share: bytes = field(repr=False)
+    public_key: bytes  # the aggregator's key pair that `payload` is sealed to
+    private_key: bytes = field(repr=False)
+    enc: bytes = field(repr=False)
+    payload: bytes = field(repr=False)
+    aad: bytes = field(repr=False)
+    inbound: bytes = field(default=b"", repr=False)
 
 
 class VdafBackend(Protocol):
@@ -78,6 +99,18 @@ class VdafBackend(Protocol):
 
     def verify_next(self, ctx: bytes, state: bytes, message: bytes) -> bytes:
         """The output share of a report whose proof holds. Raises: VdafError."""
+
+    def leader_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[SealedShare]) -> list[Verdict]:
+        """Open and begin each report: (state, ping-pong message to the helper), or why it drops out.
+
+        `info` is HPKE's, of this aggregator. A bad report stops no other. Raises: ValueError.
+        """
+
+    def helper_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[SealedShare]) -> list[Verdict]:
+        """Open, verify and finish each report: (output share, ping-pong message to the leader), or why it drops out.
+
+        Raises: ValueError.
+        """
 
     def aggregate(self, out_shares: Iterable[bytes]) -> bytes:
         """The aggregate share of these output shares; of none, the share that adds nothing. Raises: VdafError."""

@@ -14,7 +14,7 @@ be tried again. Source: draft-ietf-ppm-dap-18, sections 4.5.3.1 and 4.6.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
-from interlock.dap.backend import VdafError
+from interlock.dap.backend import SealedShare, VdafError, Verdict
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
@@ -40,16 +40,17 @@ from interlock.dap.jobs import (
 )
 from interlock.dap.messages import Report, media_type
 from interlock.dap.problems import DapProblem, to_b64url
-from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_aggregate_share
+from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import CollectionJob, CollectionState, LeaderStorage, PendingJob
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.transport import Exchange, checked
-from interlock.dap.vdaf.ping_pong import leader_continued, leader_initialized
+from interlock.dap.vdaf.ping_pong import leader_continued
 
 __all__ = ["JOB_SIZE", "Driver", "Progress"]
 
 JOB_SIZE: Final = 100  # reports a job, at most
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
+_Begun = tuple[bytes, bytes] | ReportError  # (VDAF state to keep, message to the helper)
 _log = logging.getLogger(__name__)
 
 
@@ -133,43 +134,38 @@ class Driver:
         task = held.task
         now = task.time_of(self._clock.now_us())
         bodies = self._storage.waiting_reports(task.task_id, self._job_size, now)
+        if not bodies:
+            return False
         inits: list[VerifyInit] = []
         states: dict[bytes, bytes] = {}
         rejected: dict[bytes, ReportError] = {}
-        for report in map(Report.decode, bodies):
+        for report, begun in self._begun(held, [Report.decode(body) for body in bodies]):
             report_id = report.metadata.report_id
-            try:
-                states[report_id], outbound = self._initialized(held, report)
-            except ReportRejected as e:
-                rejected[report_id] = e.error
+            if isinstance(begun, ReportError):
+                rejected[report_id] = begun
                 continue
+            states[report_id], outbound = begun
             share = ReportShare(report.metadata, report.public_share, report.helper_share)
             inits.append(VerifyInit(share, outbound))
-        if not bodies:
-            return False
         request = AggregationJobInitReq(held.verify_key_id, b"", (), tuple(inits)).encode()
         job_id = held.resource_id(AGGREGATION_JOB, request)
         return self._storage.create_job(task.task_id, job_id, request, states, rejected)
 
-    def _initialized(self, held: AggregatorTask, report: Report) -> tuple[bytes, bytes]:
-        """(VDAF state to keep, message to the helper). Raises: ReportRejected."""
-        task, metadata = held.task, report.metadata
-        payload = open_input_share(
-            task,
-            Role.LEADER,
-            self._keys,
-            metadata,
-            report.public_share,
-            report.leader_share,
-            self._clock.now_us(),
-        )
-        try:
-            step = leader_initialized(
-                self._vdaf(task), held.verify_key, task.context, metadata.report_id, report.public_share, payload
-            )
-        except VdafError as e:  # the leader judges no proof here, it only decodes (4.5.5)
-            raise ReportRejected(ReportError.INVALID_MESSAGE, e.what) from None
-        return step.state, step.outbound
+    def _begun(self, held: AggregatorTask, reports: Sequence[Report]) -> list[tuple[Report, _Begun]]:
+        """The reports that are begun, then those that are turned down before."""
+        task, now_us = held.task, self._clock.now_us()
+        sealed: list[tuple[Report, SealedShare]] = []
+        turned_down: list[tuple[Report, _Begun]] = []
+        for report in reports:
+            about = (report.metadata, report.public_share, report.leader_share)
+            try:
+                sealed.append((report, sealed_share(task, self._keys, *about, now_us)))
+            except ReportRejected as e:
+                turned_down.append((report, e.error))
+        info = task.draft.input_share_info(Role.LEADER)
+        shares = [share for _, share in sealed]
+        verdicts = self._vdaf(task).leader_job(held.verify_key, task.context, info, shares)
+        return [(report, _begun(v)) for (report, _), v in zip(sealed, verdicts, strict=True)] + turned_down
 
     def _run_job(self, held: AggregatorTask, job: PendingJob) -> bool:
         """Send a job and commit its answer. Raises: Unreachable, TooLarge."""
@@ -259,6 +255,13 @@ class Driver:
         sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, merged, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)
+
+
+def _begun(verdict: Verdict) -> _Begun:
+    """The leader judges no proof at its first step, it only decodes (4.5.5)."""
+    if isinstance(verdict, tuple):
+        return verdict
+    return ReportRejected.of("malformed" if verdict == "invalid" else verdict).error
 
 
 def _try_again(e: DapProblem, url: str) -> InterlockError:

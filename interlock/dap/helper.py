@@ -11,12 +11,12 @@ Raises, throughout: DapProblem. Nothing here knows HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interlock.base.clock import Clock
 from interlock.base.primitives import Rng
-from interlock.dap.backend import VdafBackend, VdafError
+from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import (
@@ -30,16 +30,16 @@ from interlock.dap.jobs import (
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
-from interlock.dap.shares import KeyRing, ReportRejected, open_input_share, seal_aggregate_share
+from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
-from interlock.dap.vdaf.ping_pong import FinishedWithOutbound, helper_initialized
 
 __all__ = ["AGGREGATE_SHARE", "AGGREGATION_JOB", "Helper", "Resource", "VdafFactory", "task_of_id"]
 
 AGGREGATION_JOB = "aggregation-job"
 AGGREGATE_SHARE = "aggregate-share"
 VdafFactory = Callable[[Task], VdafBackend]
+_Verdict = tuple[bytes, bytes] | ReportError  # (output share, message to the leader)
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ class Helper:
         if stored is not None:
             return Resource(job_id, stored)
         request = self._checked_job(held, body)
-        verdicts = {init.share.metadata.report_id: self._verdict(held, init) for init in request.inits}
+        verdicts = self._verdicts(held, request.inits)
         outs = [
-            OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict.out_share)
+            OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict[0])
             for init in request.inits
-            if isinstance(verdict := verdicts[init.share.metadata.report_id], FinishedWithOutbound)
+            if isinstance(verdict := verdicts[init.share.metadata.report_id], tuple)
         ]
 
         def respond(refused: Mapping[bytes, ReportError]) -> bytes:
@@ -163,32 +163,31 @@ class Helper:
             )
         return request
 
-    def _verdict(self, held: AggregatorTask, init: VerifyInit) -> FinishedWithOutbound | ReportError:
-        share, task = init.share, held.task
-        try:
-            payload = open_input_share(
-                task,
-                Role.HELPER,
-                self._keys,
-                share.metadata,
-                share.public_share,
-                share.ciphertext,
-                self._clock.now_us(),
-            )
-            self._admit(task, share.metadata, share.public_share)
-            return helper_initialized(
-                self._vdaf(task),
-                held.verify_key,
-                task.context,
-                share.metadata.report_id,
-                share.public_share,
-                payload,
-                init.payload,
-            )
-        except ReportRejected as e:
-            return e.error
-        except VdafError:
-            return ReportError.VDAF_VERIFY_ERROR
+    def _verdicts(self, held: AggregatorTask, inits: Sequence[VerifyInit]) -> dict[bytes, _Verdict]:
+        """What became of each report, in the order of the job: (output share, message), or why not."""
+        verdicts: dict[bytes, _Verdict] = {}
+        reports: list[SealedShare] = []
+        for init in inits:
+            report_id = init.share.metadata.report_id
+            verdicts[report_id] = ReportError.REPORT_DROPPED  # its place; what became of it comes below
+            try:
+                reports.append(self._sealed(held, init))
+            except ReportRejected as e:
+                verdicts[report_id] = e.error
+        task = held.task
+        info = task.draft.input_share_info(Role.HELPER)
+        found = self._vdaf(task).helper_job(held.verify_key, task.context, info, reports)
+        for report, verdict in zip(reports, found, strict=True):
+            verdicts[report.nonce] = verdict if isinstance(verdict, tuple) else ReportRejected.of(verdict).error
+        return verdicts
+
+    def _sealed(self, held: AggregatorTask, init: VerifyInit) -> SealedShare:
+        """A report for the VDAF. Raises: ReportRejected."""
+        share, task, now_us = init.share, held.task, self._clock.now_us()
+        about = (share.metadata, share.public_share)
+        sealed = sealed_share(task, self._keys, *about, share.ciphertext, now_us, init.payload)
+        self._admit(task, *about)
+        return sealed
 
     def _aggregate_share(self, held: AggregatorTask, request: AggregateShareReq, batch: Batch) -> bytes:
         check_size(held.task, batch)
@@ -215,7 +214,7 @@ def _selected(task: Task, request: AggregateShareReq) -> Interval:
     return selected
 
 
-def _response(report_id: bytes, verdict: FinishedWithOutbound | ReportError) -> VerifyResp:
+def _response(report_id: bytes, verdict: _Verdict) -> VerifyResp:
     if isinstance(verdict, ReportError):
         return VerifyResp(report_id, error=verdict)
-    return VerifyResp(report_id, payload=verdict.outbound)
+    return VerifyResp(report_id, payload=verdict[1])

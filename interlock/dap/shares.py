@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature, Rng
 from interlock.dap import hpke
+from interlock.dap.backend import Fault, SealedShare
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import AggregateShareAad, CollectionJobReq
 from interlock.dap.messages import (
@@ -38,11 +39,17 @@ __all__ = [
     "open_input_share",
     "seal_aggregate_share",
     "seal_input_share",
+    "sealed_share",
     "supported",
     "time_error",
 ]
 
 LEEWAY_US: Final = 300 * MICROSECONDS  # how far a client's clock may run ahead
+_FAULTS: Final[dict[Fault, tuple[ReportError, str]]] = {
+    "sealed": (ReportError.HPKE_DECRYPT_ERROR, "input share does not open"),
+    "malformed": (ReportError.INVALID_MESSAGE, "input share is malformed, or has an extension that is not known here"),
+    "invalid": (ReportError.VDAF_VERIFY_ERROR, "the report does not verify"),
+}
 
 
 class ReportRejected(InterlockError):
@@ -53,6 +60,11 @@ class ReportRejected(InterlockError):
     def __init__(self, error: ReportError, what: str) -> None:
         super().__init__(what)
         self.error = error
+
+    @classmethod
+    def of(cls, fault: Fault) -> Self:
+        """What a VDAF said of one report of a job."""
+        return cls(*_FAULTS[fault])
 
 
 @dataclass(frozen=True)
@@ -86,11 +98,15 @@ class KeyRing:
     def knows(self, config_id: int) -> bool:
         return config_id in self._keys
 
+    def pair(self, config_id: int) -> hpke.KeyPair:
+        """Raises: BadSignature, for a key id that is not ours."""
+        if config_id not in self._keys:
+            raise BadSignature(f"no key has the id {config_id}")
+        return self._keys[config_id].pair
+
     def open(self, sealed: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
         """Raises: BadSignature; also for a key id that is not ours."""
-        if sealed.config_id not in self._keys:
-            raise BadSignature(f"no key has the id {sealed.config_id}")
-        return hpke.unseal(self._keys[sealed.config_id].pair, sealed.enc, info, aad, sealed.payload)
+        return hpke.unseal(self.pair(sealed.config_id), sealed.enc, info, aad, sealed.payload)
 
 
 def supported(configs: HpkeConfigList) -> HpkeConfig | None:
@@ -135,23 +151,57 @@ def open_input_share(
 
     Raises: ReportRejected.
     """
-    error = time_error(task, metadata.time, now_us)
-    if error is not None:
-        raise ReportRejected(error, "report's time is outside of what the task takes")
+    _demand_on_time(task, metadata, now_us)
     try:
         aad = _input_aad(task, metadata, public_share)
         plaintext = PlaintextInputShare.decode(keys.open(sealed, task.draft.input_share_info(role), aad))
     except BadSignature:
-        raise ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "input share does not open") from None
+        raise ReportRejected.of("sealed") from None
     except Malformed:
-        raise ReportRejected(ReportError.INVALID_MESSAGE, "input share is malformed") from None
-    # One report extension is known, public and only of a task that asks for it: that also settles doubles and order.
+        raise ReportRejected.of("malformed") from None
+    if plaintext.extensions:
+        raise ReportRejected.of("malformed")
+    _demand_extensions(task, metadata)
+    return plaintext.payload
+
+
+def sealed_share(
+    task: Task,
+    keys: KeyRing,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    sealed: HpkeCiphertext,
+    now_us: int,
+    inbound: bytes = b"",
+) -> SealedShare:
+    """A report for a job of the VDAF, which opens it; checked as far as 4.5.5 demands without that.
+
+    Raises: ReportRejected.
+    """
+    _demand_on_time(task, metadata, now_us)
+    _demand_extensions(task, metadata)
+    try:
+        pair = keys.pair(sealed.config_id)
+    except BadSignature:
+        raise ReportRejected.of("sealed") from None
+    aad = _input_aad(task, metadata, public_share)
+    about = (metadata.report_id, public_share, pair.public, pair.private)
+    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound)
+
+
+def _demand_on_time(task: Task, metadata: ReportMetadata, now_us: int) -> None:
+    error = time_error(task, metadata.time, now_us)
+    if error is not None:
+        raise ReportRejected(error, "report's time is outside of what the task takes")
+
+
+def _demand_extensions(task: Task, metadata: ReportMetadata) -> None:
+    """One report extension is known, public and only of a task that asks for it: that settles doubles and order too."""
     asked = [MEMBERSHIP] if task.membership is not None else []
-    if plaintext.extensions or not {e.kind for e in metadata.extensions} <= set(asked):
+    if not {e.kind for e in metadata.extensions} <= set(asked):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "report has an extension that is not known here")
     if [e.kind for e in metadata.extensions] != asked:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "report has no proof of membership, or two")
-    return plaintext.payload
 
 
 def time_error(task: Task, time: int, now_us: int) -> ReportError | None:

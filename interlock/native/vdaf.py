@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from interlock.base.errors import InterlockError
 from interlock.native.availability import availability
@@ -17,6 +18,7 @@ __all__ = ["NativeVdaf", "chosen_vdaf"]
 
 _SHARES: Final = 2
 _T = TypeVar("_T")
+_Verdict = tuple[bytes, bytes] | Literal["sealed", "malformed", "invalid"]
 
 
 class _Parameters(Protocol):
@@ -28,6 +30,28 @@ class _Parameters(Protocol):
     def shares(self) -> int: ...
 
 
+class _Sealed(Protocol):
+    """dap.backend.SealedShare"""
+
+    @property
+    def nonce(self) -> bytes: ...
+    @property
+    def public_share(self) -> bytes: ...
+    @property
+    def public_key(self) -> bytes: ...
+    @property
+    def private_key(self) -> bytes: ...
+    @property
+    def enc(self) -> bytes: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def aad(self) -> bytes: ...
+    @property
+    def inbound(self) -> bytes: ...
+
+
+_fields = attrgetter("nonce", "public_share", "public_key", "private_key", "enc", "payload", "aad", "inbound")
 _R = TypeVar("_R", bound=_Parameters)
 
 
@@ -82,6 +106,12 @@ class NativeVdaf:
     def verify_next(self, ctx: bytes, state: bytes, message: bytes) -> bytes:
         return self._told(lambda: bytes(self._vdaf.verify_next(state, message)))
 
+    def leader_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[_Sealed]) -> list[_Verdict]:
+        return self._told(lambda: list(self._vdaf.leader_job(verify_key, ctx, info, list(map(_fields, reports)))))
+
+    def helper_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[_Sealed]) -> list[_Verdict]:
+        return self._told(lambda: list(self._vdaf.helper_job(verify_key, ctx, info, list(map(_fields, reports)))))
+
     def aggregate(self, out_shares: Iterable[bytes]) -> bytes:
         return self.merge(out_shares)  # an output share is the aggregate share of one report
 
@@ -112,6 +142,6 @@ def chosen_vdaf(reference: _R, refused: type[InterlockError]) -> _R | NativeVdaf
     """The native VDAF with the reference's parameters where the wheel is here and has it, else the reference."""
     if reference.shares != _SHARES or not availability().installed:
         return reference
-    if not hasattr(importlib.import_module("interlock_native"), "RefusedShare"):
-        return reference
+    if not hasattr(getattr(importlib.import_module("interlock_native"), "Vdaf", None), "helper_job"):
+        return reference  # a wheel of an earlier day
     return NativeVdaf(reference.algorithm_id, reference.vdaf_config, refused)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import TypeVar
 
@@ -15,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.dap.backend import NONCE_SIZE, VERIFY_KEY_SIZE, VdafBackend, VdafError
+from interlock.dap import hpke
+from interlock.dap.backend import NONCE_SIZE, VERIFY_KEY_SIZE, SealedShare, VdafBackend, VdafError, Verdict
+from interlock.dap.messages import PlaintextInputShare
 from interlock.dap.vdaf import ping_pong
 from interlock.dap.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec, best_chunk_length
 from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
@@ -226,6 +229,103 @@ def test_a_report_begun_on_one_is_finished_on_the_other(circuit: Circuit, measur
         last = ping_pong.leader_continued(finishes, CTX, first.state, answer.outbound)
         expected = Prio3(circuit).unshard([last.out_share, answer.out_share], 1)
         assert begins.unshard([last.out_share, answer.out_share], 1) == expected
+
+
+INFO = b"dap-18 input share"
+
+
+def _job(circuit: Circuit, measurement: list[int], role: int, count: int) -> list[SealedShare]:
+    """Reports of a job of an aggregator, sealed to two keys of its ring, the helper's with the leader's messages."""
+    reference, draw = Prio3(circuit), random.Random(role)
+    pairs = [hpke.derive_key_pair(draw.randbytes(32)) for _ in range(2)]
+    reports = []
+    for number in range(count):
+        nonce, aad, pair = draw.randbytes(NONCE_SIZE), draw.randbytes(number), pairs[number % 2]
+        public, shares = reference.shard(CTX, measurement, nonce, draw.randbytes(reference.rand_size))
+        first = ping_pong.leader_initialized(reference, KEY, CTX, nonce, public, shares[0])
+        plaintext = PlaintextInputShare((), shares[role]).encode()
+        enc, payload = hpke.seal(pair.public, INFO, aad, plaintext, ikm=draw.randbytes(32))
+        inbound = first.outbound if role else b""
+        reports.append(SealedShare(nonce, public, pair.public, pair.private, enc, payload, aad, inbound))
+    return reports
+
+
+def _run(vdaf: VdafBackend, role: int, reports: Sequence[SealedShare]) -> list[Verdict]:
+    return (vdaf.helper_job if role else vdaf.leader_job)(KEY, CTX, INFO, reports)
+
+
+@NATIVE
+@EACH
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_job_gives_the_same_answers_in_the_same_order(circuit: Circuit, measurement: list[int], role: int) -> None:
+    pair, reports = _pair(circuit), _job(circuit, measurement, role, 13)
+    for count in (0, 1, 13):
+        found = _same(pair, lambda v, n=count: _run(v, role, reports[:n]))  # type: ignore[misc]
+        assert not isinstance(found, type)
+        assert [isinstance(verdict, tuple) for verdict in found] == [True] * count
+
+
+@NATIVE
+@few
+@given(st.integers(0, 1), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1 << 16)), min_size=1, max_size=6))
+def test_damaged_reports_drop_out_of_a_job_for_the_same_reason(role: int, damage: list[tuple[int, int]]) -> None:
+    circuit = SumVec(4, 3, 3)
+    pair, reports = _pair(circuit), _job(circuit, [1, 0, 3, 2], role, 4)
+    fields = ("nonce", "public_share", "private_key", "enc", "payload", "aad", "inbound")
+    for number, (field, bit) in enumerate(damage):
+        report = reports[number % 4]
+        data = bytearray(getattr(report, fields[field]))
+        if data:
+            data[bit // 8 % len(data)] ^= 1 << bit % 8
+            reports[number % 4] = replace(report, **{fields[field]: bytes(data)})
+    _same(pair, lambda v: _run(v, role, reports))
+
+
+@NATIVE
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_bad_report_is_a_value_and_stops_no_other(role: int) -> None:
+    pair, [good, *others] = _pair(Count()), _job(Count(), [1], role, 8)
+    key = hpke.KeyPair(good.public_key, good.private_key)
+    plain = hpke.unseal(key, good.enc, INFO, good.aad, good.payload)
+
+    def sealing(plaintext: bytes) -> SealedShare:
+        enc, payload = hpke.seal(key.public, INFO, good.aad, plaintext, ikm=bytes(32))
+        return replace(good, enc=enc, payload=payload)
+
+    bad = {
+        "sealed": [
+            replace(good, payload=good.payload[:15]),
+            replace(good, payload=b""),
+            replace(good, enc=bytes(32)),  # of small order
+            replace(good, enc=good.enc[:31]),
+            replace(good, aad=b"another task"),
+        ],
+        "malformed": [
+            sealing(b""),
+            sealing(plain + b"\0"),
+            sealing(plain[:-1]),
+            sealing(bytes(6)),
+            sealing(bytes.fromhex("0004ff010000") + plain[2:]),
+        ],
+        "invalid": [sealing(plain[:5] + b"\1\0"), replace(good, public_share=b"\0")]
+        + [replace(good, inbound=bent) for bent in (b"", b"\2" + good.inbound[1:], good.inbound + b"\0") if role],
+    }
+    for fault, reports in bad.items():
+        found = _same(pair, lambda v, r=reports: _run(v, role, [good, *r, *others]))  # type: ignore[misc]
+        assert not isinstance(found, type)
+        assert found[1:-7] == [fault] * len(reports)
+        assert all(isinstance(verdict, tuple) for verdict in (found[0], *found[-7:]))
+
+
+@NATIVE
+def test_a_job_under_a_key_of_the_wrong_size_is_the_callers_mistake() -> None:
+    pair, reports = _pair(Count()), _job(Count(), [1], 1, 2)
+    assert _same(pair, lambda v: v.helper_job(KEY[1:], CTX, INFO, reports)) is ValueError
+
+
+def test_a_sealed_share_never_shows_a_key_or_a_share() -> None:
+    [report] = _job(Count(), [1], 1, 1)
+    assert repr(report) == f"SealedShare(nonce={report.nonce!r}, public_key={report.public_key!r})"
 
 
 @NATIVE

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interlock.base.codec import Malformed, Reader
-from interlock.dap.backend import NONCE_SIZE, SEED_SIZE, VERIFY_KEY_SIZE, VdafError
-from interlock.dap.vdaf import flp
+from interlock.dap.backend import NONCE_SIZE, SEED_SIZE, VERIFY_KEY_SIZE, SealedShare, VdafError, Verdict
+from interlock.dap.vdaf import flp, job
 from interlock.dap.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
 from interlock.dap.vdaf.xof import XofTurboShake128, domain_separation_tag
 
@@ -121,6 +121,12 @@ class Prio3:
         if not hmac.compare_digest(seed, message):
             raise VdafError("the joint randomness is not that of the shares: the report is not valid")
         return out_share
+
+    def leader_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[SealedShare]) -> list[Verdict]:
+        return job.leader_job(self, verify_key, ctx, info, reports)
+
+    def helper_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[SealedShare]) -> list[Verdict]:
+        return job.helper_job(self, verify_key, ctx, info, reports)
 
     def aggregate(self, out_shares: Iterable[bytes]) -> bytes:
         values = [self.decode_agg_share(share) for share in out_shares]

@@ -4,7 +4,7 @@ use interlock_vdaf as vdaf;
 use interlock_vdaf::Refused;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyBytesMethods};
+use pyo3::types::{PyBytes, PyBytesMethods, PyString, PyTuple};
 
 use crate::plan::guarded;
 
@@ -14,6 +14,9 @@ pyo3::create_exception!(
     pyo3::exceptions::PyException,
     "What a peer sent and does not decode or does not verify; its argument is one line, without a value."
 );
+
+/// The fields of `interlock_vdaf::SealedShare`, in their order.
+type Report<'py> = [Bound<'py, PyBytes>; 8];
 
 /// One Prio3 type with its parameters fixed; immutable, and safe to share between threads.
 #[pyclass(frozen, module = "interlock_native")]
@@ -106,10 +109,80 @@ impl Vdaf {
         told(py, guarded(|| py.detach(|| self.vdaf.merge(&shares)))?)
     }
 
+    /// The leader's first step of each report of a job: (state, message) or a fault's name.
+    ///
+    /// A report is (nonce, public share, public key, private key, encapsulated key, sealed share, associated data,
+    /// the leader's message or nothing). Raises: `ValueError`, Panicked.
+    #[allow(clippy::needless_pass_by_value)] // read out of a list
+    fn leader_job<'py>(
+        &self,
+        py: Python<'py>,
+        verify_key: &[u8],
+        ctx: &[u8],
+        info: &[u8],
+        reports: Vec<Report<'py>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let job = vdaf::Job {
+            verify_key,
+            ctx,
+            info,
+        };
+        let reports: Vec<_> = reports.iter().map(sealed).collect();
+        let run = || self.vdaf.leader_job(&job, &reports);
+        verdicts(py, done(guarded(|| py.detach(run))?)?)
+    }
+
+    /// The helper's only step of each report of a job: (output share, message) or a fault's name; see `leader_job`.
+    #[allow(clippy::needless_pass_by_value)] // read out of a list
+    fn helper_job<'py>(
+        &self,
+        py: Python<'py>,
+        verify_key: &[u8],
+        ctx: &[u8],
+        info: &[u8],
+        reports: Vec<Report<'py>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let job = vdaf::Job {
+            verify_key,
+            ctx,
+            info,
+        };
+        let reports: Vec<_> = reports.iter().map(sealed).collect();
+        let run = || self.vdaf.helper_job(&job, &reports);
+        verdicts(py, done(guarded(|| py.detach(run))?)?)
+    }
+
     /// The field elements of an aggregate share. Raises: `RefusedShare`, Panicked.
     fn decode_agg_share(&self, share: &[u8]) -> PyResult<Vec<u128>> {
         done(guarded(|| self.vdaf.decode_agg_share(share))?)
     }
+}
+
+fn sealed<'a>(report: &'a Report<'_>) -> vdaf::SealedShare<'a> {
+    let [nonce, public_share, public, private, enc, payload, aad, inbound] = report;
+    vdaf::SealedShare {
+        nonce: nonce.as_bytes(),
+        public_share: public_share.as_bytes(),
+        key: vdaf::KeyPair {
+            public: public.as_bytes(),
+            private: private.as_bytes(),
+        },
+        enc: enc.as_bytes(),
+        payload: payload.as_bytes(),
+        aad: aad.as_bytes(),
+        inbound: inbound.as_bytes(),
+    }
+}
+
+fn verdicts(py: Python<'_>, found: Vec<vdaf::Verdict>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let told = found.into_iter().map(|verdict| match verdict {
+        Ok((kept, sent)) => {
+            let parts = [kept, sent].map(|part| PyBytes::new(py, &part));
+            Ok(PyTuple::new(py, parts)?.into_any())
+        }
+        Err(fault) => Ok(PyString::new(py, fault.name()).into_any()),
+    });
+    told.collect()
 }
 
 fn told(py: Python<'_>, found: Result<Vec<u8>, Refused>) -> PyResult<Bound<'_, PyBytes>> {

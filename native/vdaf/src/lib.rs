@@ -6,11 +6,15 @@
 //! for the crate takes no randomness as an argument.
 
 mod config;
+mod hpke;
+mod job;
 mod shard;
 mod steps;
 
 use subtle::ConstantTimeEq as _;
 
+pub use hpke::KeyPair;
+pub use job::{Fault, Job, SealedShare, Verdict};
 use steps::Steps;
 
 /// Bytes of a report's nonce; in DAP it is the report ID.
@@ -92,8 +96,7 @@ impl Vdaf {
         input_share: &[u8],
     ) -> Result<Begun, Refused> {
         demand_context(ctx)?;
-        let key = verify_key.try_into();
-        let key = key.map_err(|_| Refused::Caller("verify key has not as many bytes as belong"))?;
+        let key = demand_key(verify_key)?;
         if agg_id >= SHARES {
             return Err(Refused::Caller("aggregators are numbered from 0 to 1"));
         }
@@ -157,6 +160,11 @@ fn demand_context(ctx: &[u8]) -> Result<(), Refused> {
         ));
     }
     Ok(())
+}
+
+fn demand_key(key: &[u8]) -> Result<&[u8; VERIFY_KEY_SIZE], Refused> {
+    let sized = key.try_into();
+    sized.map_err(|_| Refused::Caller("verify key has not as many bytes as belong"))
 }
 
 fn sized_nonce(nonce: &[u8]) -> Result<&[u8; NONCE_SIZE], Refused> {
