@@ -327,7 +327,7 @@ def test_two_passphrases_that_differ_make_no_key(tmp_path: Path, monkeypatch: py
     answers = iter(["one", "two"])
     monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
     assert run("keys", "create", "--holder", "ada", "--out", tmp_path / "ada") == EXIT_REFUSED
-    assert not list((tmp_path / "ada").glob("*.key"))
+    assert not (tmp_path / "ada").exists()
 
 
 def test_a_stick_that_keeps_no_modes_may_carry_a_sealed_key_and_no_other(circle: Circle) -> None:
@@ -394,7 +394,14 @@ def test_the_keys_of_a_log_or_witness_are_replaced_in_two_steps(
         assert run("keys", "export", role, "--dir", folder, *more) == EXIT_OK
         return capsys.readouterr().out.splitlines()
 
-    old = exported()
+    def listed() -> list[tuple[str, str, str]]:
+        capsys.readouterr()
+        assert run("keys", "list", "--dir", folder, "--json") == EXIT_OK
+        rows = json.loads(capsys.readouterr().out)["keys"]
+        return [(Path(row["file"]).stem, row["family"], row["key_id"][:16]) for row in rows]
+
+    old, before = exported(), listed()
+    assert [(stem, family) for stem, family, _ in before] == [(role, "ed25519"), (f"{role}-ml-dsa", "ml-dsa-44")]
     assert all(line.startswith("x.example+") for line in old)
     assert run("keys", "rotate", role, "--dir", folder, "--activate") == EXIT_USAGE
     assert run("keys", "rotate", role, "--dir", folder) == EXIT_OK
@@ -403,7 +410,7 @@ def test_the_keys_of_a_log_or_witness_are_replaced_in_two_steps(
     assert run("keys", "rotate", role, "--dir", folder, "--activate") == EXIT_OK
     assert exported() == new
     assert not set(old) & set(new)
-    assert len(list((folder / "retired").glob(f"{role}*.key"))) == len(old)
+    assert {path.stem for path in (folder / "retired").iterdir()} == {f"{stem}-{key}" for stem, _, key in before}
 
 
 @pytest.mark.parametrize("role", ["root", "nobody", "log"])

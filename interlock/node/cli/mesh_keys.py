@@ -44,15 +44,13 @@ def create(args: argparse.Namespace) -> int:
     name, out = keyholder_name(args.holder), Path(args.out)
     now_us = SystemClock().now_us()
     demand_named(name, args.employer)
-    private_dir(out)
     card = out / f"{name}.{_CARD}"
-    if card.exists():
-        raise BadInput("is there already", where=str(card), fix="use another folder; a key is never made over")
+    _demand_new(card)
     made = new_keys(_new_passphrase(args.passphrase_file, name), os.urandom, hybrid=args.hybrid)
-    for verifier, sealed in made:
-        file = out / f"{name}.{families([verifier])[0]}.key"
-        if file.exists():
-            raise BadInput("is there already", where=str(file), fix="use another folder; a key is never made over")
+    files = [out / f"{name}.{families([verifier])[0]}.key" for verifier, _ in made]
+    _demand_new(*files)
+    private_dir(out)
+    for file, (verifier, sealed) in zip(files, made, strict=True):
         replace(file, sealed)
         print(f"sealed key: {file}  key {tuf_key(verifier).keyid[:16]}")
     keys: tuple[RoleVerifier, ...] = tuple(verifier for verifier, _ in made)
@@ -60,6 +58,13 @@ def create(args: argparse.Namespace) -> int:
     print(f"card: {card}  give it to whoever writes the request")
     print("keep each key file and its passphrase apart, and a copy of both in another place")
     return EXIT_OK
+
+
+def _demand_new(*paths: Path) -> None:
+    """Raises: BadInput, before anything is written."""
+    for path in paths:
+        if path.exists():
+            raise BadInput("is there already", where=str(path), fix="use another folder; a key is never made over")
 
 
 def list_keys(args: argparse.Namespace) -> int:
