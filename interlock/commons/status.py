@@ -22,6 +22,7 @@ from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, NewerFormat, read_bounded, replace, stamped, unstamped
 from interlock.commons.live import STATUS
+from interlock.commons.updater import trusted_files
 
 __all__ = ["read_status", "role_ends", "say_trouble", "say_update"]
 
@@ -30,7 +31,6 @@ _KEY_FORMAT: Final = "interlock-status-key"
 _KEY: Final = "status.key"
 _VERSION: Final = 2
 _LIMIT: Final = 1 << 20
-_METADATA: Final = 16 << 20
 _KEPT: Final = ("held",)  # what a refused update does not make unknown
 
 
@@ -48,23 +48,17 @@ def read_status(home: Path) -> dict[str, object]:
 
 def role_ends(home: Path) -> dict[str, int]:
     """When the signatures of each role that this node holds end, in microseconds. Raises: BadState."""
-    current = home / "tuf" / "current.json"
-    if not current.exists():
-        return {}
-    try:
-        number = json_object(read_bounded(current, 4096), str(current)).get("generation")
-    except NotCanonical as e:
-        raise BadState(e.what, where=str(current)) from None
-    return {path.stem: _ends(path) for path in sorted((home / "tuf" / f"gen-{number}").glob("*.json"))}
+    held = trusted_files(home / "tuf")
+    return {name.removesuffix(".json"): _ends(held[name], f"tuf: {name}") for name in sorted(held)}
 
 
-def _ends(path: Path) -> int:
+def _ends(data: bytes, where: str) -> int:
     try:
-        signed = json_object(read_bounded(path, _METADATA), str(path)).get("signed")
+        signed = json_object(data, where).get("signed")
         ends = signed.get("expires") if isinstance(signed, dict) else None
         return round(datetime.datetime.fromisoformat(str(ends)).timestamp()) * MICROSECONDS
     except (NotCanonical, ValueError):
-        raise BadState("is no metadata", where=str(path), fix="run interlock mesh update") from None
+        raise BadState("is no metadata", where=where, fix="run interlock mesh update") from None
 
 
 def say_update(home: Path, now_us: int, body: dict[str, object]) -> None:
