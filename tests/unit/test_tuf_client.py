@@ -62,6 +62,18 @@ def test_a_root_is_trusted_without_asking_the_network(commons: World) -> None:
     assert client.versions() == {"root": 1}
 
 
+def test_a_file_that_is_no_root_is_not_trusted_and_leaves_the_root_that_is(
+    commons: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Client(commons)
+    assert client.init() == 0
+    for data in (b"no root", (commons.public / "metadata" / "1.targets.json").read_bytes()):
+        client.root.write_bytes(data)
+        assert client.init() == 1
+    assert "is not root metadata" in capsys.readouterr().err
+    assert (client.versions(), client.refresh()) == ({"root": 1}, 0)
+
+
 def test_a_refresh_leaves_the_trusted_metadata_under_unversioned_names(commons: World) -> None:
     client = Client(commons)
     assert (client.init(), client.refresh()) == (0, 0)
@@ -91,4 +103,5 @@ def test_what_is_refused_gives_one_line_and_one(commons: World, capsys: pytest.C
     assert main(["--metadata-dir", str(client.metadata), "refresh"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4
+    assert lines[0].endswith("trusts no root yet; run init ROOT first")
     assert all(line.startswith("interlock-tuf-client: ") for line in lines)

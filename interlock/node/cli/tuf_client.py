@@ -22,7 +22,8 @@ from urllib.parse import quote
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
 from interlock.base.fetch import Fetcher, NotFound, fetcher_of
-from interlock.base.files import file_lock, private_dir, read_bounded, replace
+from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace
+from interlock.commons.holders import read_root
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.updater import refreshed, trusted_files
 
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _init(args: argparse.Namespace, directory: Path) -> None:
     root = read_bounded(Path(args.root), MAX_ROOT)
+    read_root(root, args.root)
     replace(directory / _STATE / _BOOTSTRAP, root)
     replace(directory / "root.json", root)
 
@@ -87,6 +89,8 @@ def _follow(args: argparse.Namespace, directory: Path, names: Sequence[str]) -> 
     if args.metadata_url is None:
         raise BadInput("is needed to follow a repository", where="--metadata-url")
     state = directory / _STATE
+    if not (state / _BOOTSTRAP).exists():
+        raise BadState("trusts no root yet", where=str(directory), fix="run init ROOT first")
     root = read_bounded(state / _BOOTSTRAP, MAX_ROOT)
     fetcher, now_us = _Places(args.metadata_url, args.target_base_url), SystemClock().now_us()
     with refreshed(state, fetcher, bootstrap=root, now_us=now_us, holders=False) as view:
