@@ -1,4 +1,4 @@
-"""`interlock mesh members`: the issuer's operator, the organisations, and whoever holds an issuer to its count."""
+"""`interlock mesh members` of those who run an issuer or a commons: who may report, member keys, counts."""
 
 from __future__ import annotations
 
@@ -11,30 +11,22 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
-from interlock.base.codec import Malformed
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace
-from interlock.commons.enrolment import demand_honest_count, parse_count
+from interlock.commons.enrolment import parse_count
 from interlock.commons.memberfiles import demand_issuer_apart, member_file
 from interlock.commons.membership import TaskMembership
 from interlock.commons.operators import MAX_OPERATORS, parse_operators
-from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organisation
+from interlock.commons.statements import known_organisation
 from interlock.dap.task import Task
-from interlock.node.cli.mesh_count import reporting_of
-from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.config import serve_config
-from interlock.node.parties import HttpExchange
-from interlock.node.reporter import read_task, reporter_of
-from interlock.node.roles import member as members
-from interlock.node.roles import rollup
+from interlock.node.reporter import read_task
 from interlock.node.roles.issuer import Issuer, invite_hash
-from interlock.node.roles.observe import kept_catalogs
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.storage.node import open_store
 from interlock.node.wiring import ISSUER_STORE, issuer_of, publisher_of
 
-__all__ = ["approve", "audit", "count", "invite", "join", "keys", "list", "publish", "revoke", "tally", "token"]
+__all__ = ["approve", "count", "invite", "keys", "list", "publish", "revoke"]
 
 _DAY_US: Final = 86_400 * MICROSECONDS
 _EPOCHS_MOST: Final = 400
@@ -130,70 +122,6 @@ def publish(args: argparse.Namespace) -> int:
     done = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock()).publish_members(files)
     names = ", ".join(f"{file.task} {file.epoch}" for file in files[:3]) + (", ..." if len(files) > 3 else "")
     print(f"{len(files)} files ({names}), log index {done.log_index} of {done.tree_size}")
-    return EXIT_OK
-
-
-def join(args: argparse.Namespace) -> int:
-    """Ask to be enrolled; the organisation's key is made here and never leaves."""
-    config = config_of(args)
-    named = args.organisation or config.organisation
-    if not named:
-        raise BadInput("is needed", where="--organisation NAME", fix="or name it in the section [mesh]")
-    name = known_organisation(named, where="--organisation")
-    code = read_bounded(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
-    with contextlib.closing(HttpExchange()) as exchange:
-        issuer = ed25519_key(args.issuer_key, where="--issuer-key")
-        joined = members.join(config.home, name, args.issuer, issuer, code, exchange, os.urandom)
-    if joined.certificate is None:
-        print(f"{name} waits: once the issuer's operator approved it, run this again")
-        return EXIT_REFUSED
-    print(f"{name} is enrolled since {rfc3339(joined.certificate.at)}, with key {joined.signer.verifier.text}")
-    return EXIT_OK
-
-
-def token(args: argparse.Namespace) -> int:
-    """Fetch what is missing, now."""
-    with reporter_of(config_of(args), reporting_of(args)) as reporter:
-        if reporter.credentials is None:
-            raise BadInput("asks for no proof of membership", where="the task", fix="a bearer token is all it takes")
-        held, missing = reporter.fetch_credentials()
-    for epoch, why in missing.items():
-        print(f"epoch {epoch}: none ({why})")
-    print(f"tokens are here for {len(held)} epochs" + (f": {min(held)} to {max(held)}" if held else ""))
-    return EXIT_REFUSED if missing else EXIT_OK
-
-
-def audit(args: argparse.Namespace) -> int:
-    """Check a count: signed by the issuer of the member keys, not above its members, not below the batch's reports."""
-    config = config_of(args)
-    url = args.issuer or members.read_joined(config.home).url
-    with contextlib.closing(HttpExchange(limit=MAX_STATEMENT)) as exchange:
-        found = members.count_of(url, args.task, args.epoch, exchange)
-    subscriber = subscriber_of(config)
-    published = patiently(lambda: subscriber.member_keys(args.task, args.epoch))
-    if (found.task, found.epoch, found.issuer) != (args.task, args.epoch, published.issuer):
-        raise Malformed("is no count by the issuer of the published member keys", where=url)
-    demand_honest_count(found, reports=args.reports)
-    if args.json:
-        told = {"task": found.task, "epoch": found.epoch, "issued": found.issued, "enrolled": found.enrolled}
-        print(json.dumps({"format": "interlock-audit", "v": 1, **told, "final": found.final}))
-        return EXIT_OK
-    batch = "" if args.reports is None else f"; {args.reports} reports were collected"
-    print(f"{found.issued} tokens to {found.enrolled} organisations{batch}: {'final' if found.final else 'so far'}")
-    return EXIT_OK
-
-
-def tally(args: argparse.Namespace) -> int:
-    """Write this node's places; the node that reports names the file in [report] nodes."""
-    home = config_of(args).home
-    kept = kept_catalogs(home).get(args.task)
-    if kept is None:
-        raise BadState("was not consented to here", where=f"task {args.task}", fix="see interlock mesh consent")
-    now_us = SystemClock().now_us()
-    with contextlib.closing(open_store(home)) as store:
-        epochs = store.places_by_epoch(args.task, kept.catalog.digest)
-    replace(Path(args.out), rollup.dump_tally(kept, epochs, now_us))
-    print(f"{args.task}: {sum(map(len, epochs.values()))} places of {len(epochs)} epochs, up to {rfc3339(now_us)}")
     return EXIT_OK
 
 

@@ -10,6 +10,7 @@ from interlock.node.cli.mesh_args import Commands, add
 __all__ = ["register"]
 
 _MEMBERS: Final = "interlock.node.cli.mesh_members"
+_JOINED: Final = "interlock.node.cli.mesh_joined"
 _EXAMPLE: Final = """\
 an example; the issuer's operator enrols acme, and acme fetches its right to report:
   interlock mesh setup --role issuer --dir issuer --operator enrol.example    prints the issuer's key
@@ -36,7 +37,7 @@ def register(group: Commands) -> None:
     _issuer_commands(commands)
     _epoch_commands(commands)
     _organisation_commands(commands)
-    tally = add(group, "tally", _MEMBERS, "tally", "write what this node saw, for the node that reports for all")
+    tally = add(group, "tally", _JOINED, "tally", "write what this node saw, for the node that reports for all")
     tally.add_argument("task", help="the task's name")
     tally.add_argument("--out", metavar="FILE", required=True, help="where to write it; what is there is replaced")
 
@@ -80,15 +81,15 @@ def _epoch_commands(commands: Commands) -> None:
 
 
 def _organisation_commands(commands: Commands) -> None:
-    join = add(commands, "join", _MEMBERS, "join", "enrol this organisation with an issuer")
+    join = add(commands, "join", _JOINED, "join", "enrol this organisation with an issuer")
     join.add_argument("--issuer", metavar="URL", required=True)
     join.add_argument("--issuer-key", metavar="KEY", required=True, help="its key, from somebody you trust")
     join.add_argument(
         "--invite", metavar="FILE", help="the invite's file; without one a person decides: join again then"
     )
     join.add_argument("--organisation", metavar="NAME", help="by default that of the [mesh] section")
-    add(commands, "token", _MEMBERS, "token", "fetch this organisation's tokens of the epochs that it is to report")
-    audit = add(commands, "audit", _MEMBERS, "audit", "hold an issuer's count against members, and a batch's reports")
+    add(commands, "token", _JOINED, "token", "fetch this organisation's tokens of the epochs that it is to report")
+    audit = add(commands, "audit", _JOINED, "audit", "hold an issuer's count against members, and a batch's reports")
     audit.add_argument("task", help="the task's name")
     audit.add_argument("epoch", type=int)
     audit.add_argument("--issuer", metavar="URL", help="by default the one that this organisation joined")
