@@ -3,7 +3,7 @@
     commons    keys/ROLE.key for each online role; keys/ROLE.key.next: made, and named by no root yet
                the keyholders' keys are named by the newest root, and lie with the keyholders
     log        log.key and log-ml-dsa.key, each with .next beside it; a witness the same
-    retired/   what was replaced, ROLE-KEYID.key, so that nothing is lost by a wrong step
+    retired/   what was replaced, ROLE-KEYID.key with the id as listed, so that nothing is lost by a wrong step
 
 A key takes another's place only where clients will take its word: `targets`, `snapshot` and `timestamp` once a root
 names it, a ring's or other delegated role once the targets do, log and witness once their operator says so, for then
@@ -134,8 +134,7 @@ def activate(path: Path) -> str:
     if not following.exists():
         raise BadState("has no next key", where=str(path), fix="make it with interlock mesh keys rotate")
     if path.exists():
-        old = named_key(path)
-        retired = private_dir(path.parent / _RETIRED) / f"{path.stem}-{verifier_of(old).key_id}.key"
+        retired = private_dir(path.parent / _RETIRED) / f"{path.stem}-{_listed(named_key(path))[:16]}.key"
         replace(retired, read_bounded(path, _LIMIT))
     following.replace(path)
     sync_dir(path.parent)
@@ -175,7 +174,7 @@ def _file_rows(path: Path, role: str, named: str | None, until: str) -> Iterator
     for file, state in ((path, "in use"), (path.with_name(path.name + NEXT), "next")):
         if file.exists():
             key = verifier_of(named_key(file))
-            keyid = key.key_id if named is None and not isinstance(key, Ed25519Verifier) else _keyid(key.text)
+            keyid = _keyid(key.text) if named is not None else _listed(key.text)
             told = state if state == "next" or named in (None, keyid) else "not the role's"
             sealed, ends = is_sealed(read_bounded(file, _LIMIT), where=str(file)), until if told == "in use" else ""
             yield KeyRow(role, key.text.partition(":")[0], keyid, told, until=ends, file=str(file), sealed=sealed)
@@ -210,6 +209,12 @@ def _newest(directory: Path, role: str, kind: type[_SIGNED]) -> _SIGNED | None:
     if not isinstance(signed, kind):
         raise BadState(f"is not metadata of role {role}", where=str(paths[-1]))
     return signed
+
+
+def _listed(text: str) -> str:
+    """The id under which a key is listed: as metadata has it, where metadata can name a key of its family."""
+    key = verifier_of(text)
+    return _keyid(text) if isinstance(key, Ed25519Verifier) else key.key_id
 
 
 def _keyid(text: str) -> str:
