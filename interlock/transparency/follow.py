@@ -51,7 +51,7 @@ __all__ = [
 
 VIEW_FORMAT: Final = "interlock-log-view"
 _EVIDENCE: Final = "interlock-split-view"
-MAX_EVIDENCE: Final = 3 * MAX_NOTE  # bytes; two notes as JSON strings, and a proof
+MAX_EVIDENCE: Final = 5 * MAX_NOTE  # bytes; two notes as JSON strings, twice as long at the most, and a proof
 
 
 class Rollback(InterlockError):

@@ -172,7 +172,7 @@ class DirectoryStorage:
 
     def remove_partials(self, tile: Tile) -> None:
         folder = self.root / PUBLIC / f"{tile.full.path}.p"
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # those that stay do no harm
             shutil.rmtree(folder)
         self._dirs.discard(folder)
 

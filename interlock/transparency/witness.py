@@ -63,7 +63,7 @@ MAX_REQUEST: Final = MAX_NOTE + 64 * (MAX_PROOF + 2)  # bytes
 SIZE_TYPE: Final = "text/x.tlog.size"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 _FORMAT: Final = "interlock-witness"
-_MAX_STATE: Final = 2 * MAX_NOTE
+_MAX_STATE: Final = 2 * MAX_NOTE + 4096  # a note as a JSON string, and its origin
 
 
 class Answer(NamedTuple):
@@ -166,7 +166,10 @@ class Witness:
             return _said(422, str(e))
         text, seconds = note.text.encode("utf-8"), self._seconds(state)
         cosigned = [cosigner.cosign(text, seconds) for cosigner in self._cosigners]
-        self._write(new.origin, note.plus(cosigned))
+        kept = note.plus(cosigned)
+        if len(encode_note(kept)) > MAX_NOTE:
+            return _said(400, f"a checkpoint with its cosignatures has at most {MAX_NOTE} bytes")
+        self._write(new.origin, kept)
         return Answer(200, TEXT_TYPE, "".join(s.line for s in cosigned).encode("utf-8"))
 
     def _seconds(self, state: Note | None) -> int:

@@ -14,11 +14,11 @@ from interlock.base.fetch import DirectoryFetcher, NotFound
 from interlock.base.files import BadState
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
-from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.follow import Evidence, LogView, Rollback, SplitView, parse_evidence
+from interlock.transparency.checkpoint import Checkpoint, Cosigner, sign_checkpoint
+from interlock.transparency.follow import MAX_EVIDENCE, Evidence, LogView, Rollback, SplitView, parse_evidence
 from interlock.transparency.log import Log, open_log
-from interlock.transparency.merkle import BadProof
-from interlock.transparency.note import NoteSigner, encode_note, parse_note
+from interlock.transparency.merkle import MAX_PROOF, BadProof
+from interlock.transparency.note import MAX_NOTE, NoteSigner, encode_note, parse_note
 from interlock.transparency.policy import NoQuorum, Peer, TlogPolicy, UnknownLog
 from interlock.transparency.proof import TlogProof
 from interlock.transparency.tiles import Tile
@@ -135,6 +135,16 @@ def test_a_smaller_tree_is_a_rollback(world: World) -> None:
     with pytest.raises(Rollback):
         world.view.advance(old, world.fetcher())
     assert size(world) == 5
+
+
+def test_the_longest_evidence_can_be_read_again() -> None:
+    lines = ('"' * 1000,) * 260
+    notes = [sign_checkpoint(Checkpoint(ORIGIN, 1, bytes([i]) * 32, lines), [SIGNER]) for i in (1, 2)]
+    assert all(0.99 * MAX_NOTE < len(note) <= MAX_NOTE for note in notes)
+    evidence = Evidence(ORIGIN, notes[0], notes[1], b"\x02" * 32, (b"\x03" * 32,) * MAX_PROOF)
+    data = evidence.data((1 << 63) - 1)
+    assert len(data) <= MAX_EVIDENCE
+    assert parse_evidence(data, where="f") == evidence
 
 
 def test_a_fork_of_the_same_size_is_a_split_view_with_evidence(world: World) -> None:

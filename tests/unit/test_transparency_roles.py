@@ -382,6 +382,32 @@ def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_wit
     asyncio.run(main())
 
 
+def test_no_error_that_nobody_foresaw_ends_what_keeps_a_log_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(adder, "RETRY_S", 0.01)
+    fails = iter((True, True, False))
+
+    async def main() -> None:
+        with open_log(tmp_path / "log", SIGNER) as log:
+            log.append([entry()])
+            sign = log.sign
+
+            def sometimes() -> bytes:
+                if next(fails, False):
+                    raise RecursionError("nobody foresaw this")
+                return sign()
+
+            monkeypatch.setattr(log, "sign", sometimes)
+            outward = httpx.AsyncClient(transport=Mesh(tmp_path))
+            app = log_role.app(log, policy(), tokens=TokenTable({}), client=outward, witness_timeout_s=1)
+            async with app.router.lifespan_context(app):
+                await until(lambda: log.published_size == 1)
+
+    asyncio.run(main())
+    assert caplog.text.count("a fault of interlock: RecursionError") == 2
+
+
 def test_a_log_whose_disk_fails_says_so_and_shows_no_path(tmp_path: Path) -> None:
     async def scene(client: httpx.AsyncClient, _mesh: Mesh) -> None:
         await client.post("/add", content=entry(), headers=AUTH)

@@ -185,6 +185,18 @@ def test_the_table_of_places_is_made_again_where_it_is_lost_behind_or_ahead(tmp_
         assert log.append(entries(0, 304)) == list(range(304))
 
 
+def test_unfinished_tiles_that_cannot_be_removed_hold_up_no_publishing(tmp_path: Path) -> None:
+    grown(tmp_path, (3,))
+    with open_log(tmp_path, SIGNER) as log:
+        log.append(entries(3, 256))
+        note = log.integrate()
+        left = tmp_path / "public" / "tile" / "0" / "000.p"
+        shutil.rmtree(left)
+        left.write_bytes(b"no folder, so that it cannot be removed as one")
+        log.publish(note)
+        assert log.published_size == 256
+
+
 def test_a_table_of_places_that_is_damaged_is_refused_and_need_only_be_removed(tmp_path: Path) -> None:
     grown(tmp_path)
     table = tmp_path / "places.sqlite"

@@ -29,7 +29,7 @@ from interlock.transparency.checkpoint import (
     sign_checkpoint,
 )
 from interlock.transparency.merkle import EMPTY_ROOT, leaf_hash, memory_reader, prove_consistency, root_of
-from interlock.transparency.note import NoteSigner, parse_note
+from interlock.transparency.note import MAX_NOTE, NoteSigner, parse_note
 from interlock.transparency.witness import (
     SIZE_TYPE,
     Answer,
@@ -75,6 +75,16 @@ def test_a_consistent_checkpoint_is_cosigned_and_served(tmp_path: Path) -> None:
         latest = witness(tmp_path).latest(hashlib.sha256(ORIGIN.encode()).hexdigest())
         assert latest is not None
         assert latest == note(new) + answer.body
+
+
+def test_a_checkpoint_that_is_too_long_with_a_cosignature_is_refused_and_not_kept(tmp_path: Path) -> None:
+    room = MAX_NOTE - len(sign_checkpoint(Checkpoint(ORIGIN, 1, root_of(LEAVES[:1]), ("x",)), [SIGNER]))
+    long = sign_checkpoint(Checkpoint(ORIGIN, 1, root_of(LEAVES[:1]), ('"' * (room + 1),)), [SIGNER])
+    assert len(long) == MAX_NOTE
+    assert witness(tmp_path).process(add_checkpoint_request(0, (), long)).status == 400
+    fits = sign_checkpoint(Checkpoint(ORIGIN, 1, root_of(LEAVES[:1]), ('"' * (room - 200),)), [SIGNER])
+    assert witness(tmp_path).process(add_checkpoint_request(0, (), fits)).status == 200
+    assert witness(tmp_path).process(request(1, 5)).status == 200, "what was kept can be read again"
 
 
 def test_another_old_size_is_a_conflict_that_tells_the_size(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, NamedTuple
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, fault_line
 from interlock.node.roles.cosigners import Cosigners
 from interlock.transparency.log import Log
 from interlock.transparency.note import encode_note
@@ -84,6 +84,9 @@ class Adder:
                     wait_s = RETRY_S
                 except InterlockError as e:
                     logger.warning("nothing newer is published for now: %s", e.what)
+                    wait_s = min(2 * wait_s, RETRY_MOST_S)
+                except Exception as e:  # noqa: BLE001 - said too, for the loop must not end of what nobody foresaw
+                    logger.error("nothing newer is published for now: %s", fault_line(e))
                     wait_s = min(2 * wait_s, RETRY_MOST_S)
             await asyncio.sleep(wait_s)
 
