@@ -1,15 +1,18 @@
-//! A client's side: a measurement in shares, with its proof, from randomness that is an argument.
+//! A client's side: a measurement in shares, with its proof, from randomness that is an argument; and a helper's share
+//! in full.
 //!
 //! Section 7.2.1 of the draft, for two aggregators. `rand` is the helper's seed and, where the circuit has joint
 //! randomness, the helper's and the leader's blind; then the prover's seed.
 
 use prio::field::FieldElement;
-use prio::flp::Type;
+use prio::flp::{Flp, Type};
+use prio::vdaf::prio3::Prio3InputShare;
 use prio::vdaf::xof::{IntoFieldVec as _, Xof, XofTurboShake128};
 
 use crate::steps::{Prio, Steps as _};
 use crate::{Refused, Sharded, NONCE_SIZE, SEED_SIZE};
 
+type InputShare<T> = Prio3InputShare<<T as Flp>::Field, SEED_SIZE>;
 type Seed = [u8; SEED_SIZE];
 
 const VERSION: u8 = 18; // of the wire format
@@ -85,6 +88,23 @@ impl<T: Type + Send + Sync> Prio<T> {
             helper.extend(of_helper);
         }
         Ok((public, [leader, helper]))
+    }
+
+    /// A helper's share as long as a leader's. The crate would keep its seed, and expand it a second time at the end.
+    pub fn in_full(&self, ctx: &[u8], agg_id: usize, share: InputShare<T>) -> InputShare<T> {
+        let (seed, joint_rand_blind) = match share {
+            Prio3InputShare::Helper {
+                meas_and_proofs_share,
+                joint_rand_blind,
+            } if agg_id == usize::from(HELPER) => (meas_and_proofs_share, joint_rand_blind),
+            leader => return leader,
+        };
+        let (seed, lengths) = (seed.as_ref(), (self.typ.input_len(), self.typ.proof_len()));
+        Prio3InputShare::Leader {
+            measurement_share: self.expanded(seed, MEAS_SHARE, ctx, &[HELPER], lengths.0),
+            proofs_share: self.expanded(seed, PROOF_SHARE, ctx, &[ONE_PROOF, HELPER], lengths.1),
+            joint_rand_blind,
+        }
     }
 
     fn xof(&self, seed: &Seed, usage: u8, ctx: &[u8]) -> XofTurboShake128 {

@@ -100,6 +100,7 @@ impl<T: Type + Send + Sync> Steps for Prio<T> {
             .map_err(|_| Refused::Peer("public share does not decode"))?;
         let input = Prio3InputShare::get_decoded_with_param(&(&self.prio3, agg_id), input_share)
             .map_err(|_| Refused::Peer("input share does not decode"))?;
+        let input = self.in_full(ctx, agg_id, input);
         let begun = self
             .prio3
             .verify_init(verify_key, ctx, agg_id, &(), nonce, &public, &input);
@@ -156,8 +157,7 @@ impl<T: Type + Send + Sync> Prio<T> {
 
     /// A state as the Python reference keeps it: the seed of the joint randomness, then the output share.
     ///
-    /// The crate's own state of a helper is the seed that its share expands from; the output share comes out of a
-    /// last step on a message that repeats the state's own seed, and so the step needs no peer.
+    /// The output share comes out of a last step on a message that repeats the state's own seed: it needs no peer.
     fn stored(&self, ctx: &[u8], state: State<T>) -> Result<Vec<u8>, Refused> {
         let encoded = state.get_encoded().map_err(|_| STATE)?;
         let seed = encoded
