@@ -168,6 +168,16 @@ def test_bytes_of_the_wrong_length_raise_only_our_own_error(
 
 
 @EACH
+def test_a_state_of_another_length_is_refused(vdaf: VdafBackend, measurement: list[int]) -> None:
+    public, (leader, helper) = vdaf.shard(CTX, measurement, NONCE, _rand(vdaf))
+    state, share = vdaf.verify_init(KEY, CTX, 0, NONCE, public, leader)
+    message = vdaf.verifier_shares_to_message(CTX, [share, vdaf.verify_init(KEY, CTX, 1, NONCE, public, helper)[1]])
+    for bad in (b"", state[:-1], state + b"\0", message):
+        with pytest.raises(VdafError, match="a state does not decode"):
+            vdaf.verify_next(CTX, bad, message)
+
+
+@EACH
 def test_the_callers_own_mistakes_are_value_errors(vdaf: VdafBackend, measurement: list[int]) -> None:
     public, (leader, helper) = vdaf.shard(CTX, measurement, NONCE, _rand(vdaf))
     for key, agg_id, nonce in [(KEY[1:], 0, NONCE), (KEY, 2, NONCE), (KEY, -1, NONCE), (KEY, 0, NONCE[1:])]:
