@@ -91,18 +91,26 @@ class Grants:
     def superseded(self, pack: str, version: int, semantics: Mapping[str, str]) -> list[Grant]:
         """The granted rules that a version of a pack has no more in what they mean; the newest of each id.
 
-        `semantics` are that version's rules: what each means, and its id. A granted rule of an id ends the ones before;
-        one that was granted in a later version waits for it.
+        `semantics` are that version's rules: what each means, and its id. A granted rule of an id ends those that were
+        granted before it, and none after: a pack that returns to what it said earlier takes back nothing. One that was
+        granted in a later version waits for it.
         """
-        done = {rule for semantic, rule in semantics.items() if self.covers(pack, semantic)}
-        earlier = (g for g in self.rows if g.pack == pack and g.version < version and g.document)
-        gone = {g.rule: g for g in earlier if g.semantic not in semantics}
-        return [g for rule, g in gone.items() if rule not in done]
+        last = {
+            semantics[g.semantic]: at for at, g in enumerate(self.rows) if g.pack == pack and g.semantic in semantics
+        }
+        gone = {
+            g.rule: (at, g)
+            for at, g in enumerate(self.rows)
+            if g.pack == pack and g.version < version and g.document and g.semantic not in semantics
+        }
+        return [g for rule, (at, g) in gone.items() if at > last.get(rule, -1)]
 
     def with_rows(self, rows: Iterable[Grant]) -> Grants:
-        """These grants and more; one that stands already keeps its time."""
-        fresh = [g for g in rows if not self.covers(g.pack, g.semantic)]
-        return replace(self, rows=(*self.rows, *fresh))
+        """These grants and then more; one that stands already keeps its time, and comes last."""
+        given = {(g.pack, g.semantic): g for g in rows}
+        held = {(g.pack, g.semantic): g for g in self.rows}
+        kept = (g for key, g in held.items() if key not in given)
+        return replace(self, rows=(*kept, *(held.get(key, g) for key, g in given.items())))
 
     def without(self, pack: str, rules: frozenset[str] | None = None) -> Grants:
         """These grants less those of a pack's rules; of all its rules where none is named."""

@@ -125,6 +125,19 @@ def test_of_several_granted_predecessors_only_the_last_goes_on(node: Node) -> No
     assert states(node.home) == {"team.zap@2": "superseded", "team.zap": "ungranted"}
 
 
+def test_a_pack_that_returns_to_what_it_said_before_takes_back_nothing_that_was_granted_since(node: Node) -> None:
+    node.grants("team.zap")
+    node.gets(made(2, rule("team.zap", "za")))
+    node.grants("team.zap")
+    node.gets(made(3, rule("team.zap", "zap")))
+    assert states(node.home) == {"team.zap@2": "superseded", "team.zap": "granted"}
+    assert said(node.policy, "za") == (Verdict.BLOCK, ("team.zap@2",))
+    at = {g.version: g.at for g in installed.read_grants(node.home).rows}
+    node.grants("team.zap")  # the operator says so
+    assert states(node.home) == {"team.zap": "granted"}
+    assert {g.version: g.at for g in installed.read_grants(node.home).rows} == at
+
+
 def copied(name: str, **more: Any) -> Subscribed:
     """A pack of another name with the very rule of team, that nobody granted."""
     copy = build_pack(name, 1, [rule("team.zap", "zap")], licence="MIT", authors=["B"], **more)
