@@ -38,6 +38,7 @@ from interlock.transparency.proof import parse_proof
 from interlock.transparency.tiles import CHECKPOINT, ENTRIES, WIDTH, Tile, TileReader, decode_bundle, encode_bundle
 
 __all__ = [
+    "EVIDENCE_FORMAT",
     "MAX_EVIDENCE",
     "VIEW_FORMAT",
     "Evidence",
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 VIEW_FORMAT: Final = "interlock-log-view"
-_EVIDENCE: Final = "interlock-split-view"
+EVIDENCE_FORMAT: Final = "interlock-split-view"
 MAX_EVIDENCE: Final = 5 * MAX_NOTE  # bytes; two notes as JSON strings, twice as long at the most, and a proof
 
 
@@ -88,13 +89,13 @@ class Evidence:
     root_then: bytes
     proof: tuple[bytes, ...]
 
-    def verify(self, key: VerifierKey) -> None:
-        """Check that this shows a log with this key signing two histories.
+    def verify(self, *keys: VerifierKey) -> None:
+        """Check that this shows a log with these keys signing two histories, each with one of them at least.
 
         Raises: BadProof, BadSignature, Malformed, where it does not.
         """
-        (old, _), (new, _) = open_checkpoint(self.old, [key]), open_checkpoint(self.new, [key])
-        if not old.origin == new.origin == self.origin == key.name:
+        (old, _), (new, _) = open_checkpoint(self.old, keys), open_checkpoint(self.new, keys)
+        if {old.origin, new.origin, *(key.name for key in keys)} != {self.origin}:
             raise BadProof("evidence is of several origins")
         verify_consistency(old.size, self.root_then, new.size, new.root, self.proof)
         if self.root_then == old.root:
@@ -110,12 +111,12 @@ class Evidence:
             "root_then": b64(self.root_then),
             "proof": [b64(h) for h in self.proof],
         }
-        return stamped(_EVIDENCE, 1, body)
+        return stamped(EVIDENCE_FORMAT, 1, body)
 
 
 def parse_evidence(data: bytes, *, where: str) -> Evidence:
     """Read an evidence file; verifies nothing. Raises: BadState, NewerFormat, Malformed."""
-    body = unstamped(data, _EVIDENCE, 1, where=where)
+    body = unstamped(data, EVIDENCE_FORMAT, 1, where=where)
     texts = [body.get(k) for k in ("origin", "old", "new", "root_then")]
     proof = body.get("proof")
     if not isinstance(proof, list) or not all(isinstance(t, str) for t in (*texts, *proof)):

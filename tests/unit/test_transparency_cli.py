@@ -268,7 +268,28 @@ def test_gossip_writes_evidence_of_two_histories_that_convinces_anybody(tmp_path
         (file,) = (tmp_path / "node" / "evidence").glob("split-view-*.json")
         assert str(file) in out
         parse_evidence(file.read_bytes(), where=str(file)).verify(SIGNER.key)
-        file.unlink()
+        shutil.move(file, tmp_path / "handed-over")
+        assert main([*words, str(tmp_path / "handed-over")]) == 1
+        assert said()[0].startswith("split ")
+
+
+def test_evidence_that_shows_nothing_or_of_another_log_is_told_as_such(tmp_path: Path, said: Said) -> None:
+    one, two, words = fork(tmp_path)
+    assert main([*words, str(one / "log" / "public"), str(two / "log" / "public")]) == 1
+    (file,) = (tmp_path / "node" / "evidence").glob("*")
+    body = json.loads(file.read_text())
+    forged = {
+        "same": {"new": body["old"], "root_then": body["root_then"], "proof": []},
+        "other": {"origin": "log.else"},
+    }
+    said()
+    for name, changed in forged.items():
+        (tmp_path / name).write_text(json.dumps(body | changed))
+        assert main([*words, str(tmp_path / name)]) == 1
+    out = said()[0]
+    assert "failed " in out
+    assert "another log " in out
+    assert "split " not in out
 
 
 def test_two_trees_of_one_size_need_no_tiles_to_be_told_apart(tmp_path: Path, said: Said) -> None:

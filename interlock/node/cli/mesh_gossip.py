@@ -18,7 +18,7 @@ from interlock.commons.pins import read_pins
 from interlock.node.cli.mesh_log import place_of, policy_in
 from interlock.node.config import mesh_config, settings_of
 from interlock.transparency.checkpoint import origin_hash
-from interlock.transparency.follow import MAX_EVIDENCE, LogView, write_evidence
+from interlock.transparency.follow import EVIDENCE_FORMAT, MAX_EVIDENCE, LogView, parse_evidence, write_evidence
 from interlock.transparency.gossip import AGREES, SPLIT, Compared, Sighting, compared, note_in
 from interlock.transparency.note import MAX_NOTE, parse_note
 from interlock.transparency.policy import TlogPolicy, UnknownLog
@@ -27,6 +27,7 @@ from interlock.transparency.tiles import CHECKPOINT
 __all__ = ["gossip"]
 
 _OWN = "this node"
+_HEAD = 100  # bytes of a file, among which is its format
 _Row = dict[str, object]
 
 
@@ -105,6 +106,9 @@ def _seen(
         try:
             for data in _notes(place, names, client):
                 shown += 1
+                if EVIDENCE_FORMAT.encode() in data[:_HEAD]:
+                    trouble.append(_proven(place, data, policy))
+                    continue
                 yield Sighting(place, policy.opened(note_in(data, where=place)))
             if not shown:
                 raise NotFound("shows no checkpoint of a log of the policy", where=place)
@@ -114,8 +118,23 @@ def _seen(
             trouble.append({"place": place, "result": "failed", "what": str(e)})
 
 
+def _proven(place: str, data: bytes, policy: TlogPolicy) -> _Row:
+    """What evidence that somebody handed over shows, by the policy's keys alone. Raises: as `Evidence.verify`."""
+    evidence = parse_evidence(data, where=place)
+    keys = [log.key for log in policy.logs if log.key.name == evidence.origin]
+    if not keys:
+        raise UnknownLog("is evidence of a log that the policy does not name", where=evidence.origin)
+    evidence.verify(*keys)
+    return {
+        "place": place,
+        "origin": evidence.origin,
+        "result": SPLIT,
+        "what": "proves that the log signed two histories",
+    }
+
+
 def _notes(place: str, names: Sequence[str], client: httpx.Client) -> Iterator[bytes]:
-    """The checkpoints of a place: of a file, of a log or mirror, or of a witness, which has one for each log."""
+    """The checkpoints of a place: of a file (or evidence), a log, a mirror, or a witness, which has one for each log."""
     if "://" not in place and not Path(place).is_dir():
         yield read_bounded(Path(place), MAX_EVIDENCE)
         return
@@ -144,7 +163,7 @@ def _compared(name: str, found: Sequence[Sighting], sources: Sequence[Fetcher]) 
 
 
 def _told(args: argparse.Namespace, rows: Sequence[_Row], evidence: Sequence[str]) -> int:
-    results = [str(row["result"]) for row in rows if "size" in row]
+    results = [str(row["result"]) for row in rows if "size" in row or row["result"] == SPLIT]
     good = len(results) >= 2 and set(results) == {AGREES}
     if args.json:
         print(json.dumps({"ok": good, "places": list(rows), "evidence": list(evidence)}, indent=1))

@@ -112,7 +112,9 @@ def _gossip(group: Commands) -> None:
     told = "compare what several places show of a log: mirrors, witnesses, files of other nodes"
     gossip = add(group, "gossip", _GOSSIP, "gossip", told)
     gossip.epilog, gossip.formatter_class = _GOSSIP_EXAMPLE, argparse.RawDescriptionHelpFormatter
-    gossip.add_argument("place", metavar="PLACE", nargs="*", help="a mirror's log, a witness, a checkpoint, a proof")
+    gossip.add_argument(
+        "place", metavar="PLACE", nargs="*", help="a mirror's log, a witness, a checkpoint, a proof, evidence"
+    )
     gossip.add_argument("--policy", metavar="FILE", help="the log and its witnesses; by default what this node pinned")
     gossip.add_argument("--evidence", metavar="DIR", help="where evidence goes; by default the node's, or this folder")
     gossip.add_argument("--show", action="store_true", help="print the checkpoint that this node saw last, and no more")
