@@ -134,7 +134,7 @@ def _proven(place: str, data: bytes, policy: TlogPolicy) -> _Row:
 
 
 def _notes(place: str, names: Sequence[str], client: httpx.Client) -> Iterator[bytes]:
-    """The checkpoints of a place: of a file (or evidence), a log, a mirror, or a witness, which has one for each log."""
+    """The checkpoints of a place: of a file (or evidence), a log, a mirror; of a witness, which has one of each log."""
     if "://" not in place and not Path(place).is_dir():
         yield read_bounded(Path(place), MAX_EVIDENCE)
         return
