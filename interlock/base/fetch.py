@@ -6,10 +6,12 @@ A fetcher knows names, never trust: what it brings is checked by whoever asked f
 from __future__ import annotations
 
 import contextlib
+import re
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import httpx
@@ -31,10 +33,12 @@ __all__ = [
     "told_if_unreachable",
 ]
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 10.0  # seconds for one read, write or connection
+ANSWER_S: Final = 120.0  # seconds for a whole answer, so that one that trickles holds nobody up
 KEPT: Final = 32  # answers that a fetcher keeps, to ask for with their tag
 _DRAINED: Final = 4096  # bytes of an answer that says no
 KEPT_BYTES: Final = 64 * 1024  # of each
+_TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,256}"', re.ASCII)  # what can be sent back as it came
 
 
 class NotFound(InterlockError):
@@ -69,7 +73,10 @@ class DirectoryFetcher:
         self._root = root.resolve()
 
     def fetch(self, path: str, *, max_length: int) -> bytes:
-        target = (self._root / path).resolve()
+        try:
+            target = (self._root / path).resolve()
+        except (OSError, RuntimeError, ValueError):  # a link that leads to itself, a name that no file can have
+            raise NotFound("is no file", where=path) from None
         if not target.is_relative_to(self._root):
             raise NotFound("lies outside the directory", where=path)
         try:
@@ -117,7 +124,7 @@ class HttpFetcher:
     def _keep(self, path: str, headers: httpx.Headers, data: bytes) -> None:
         self._kept.pop(path, None)
         tag = headers.get("ETag", "")
-        if not tag or len(data) > KEPT_BYTES or "immutable" in headers.get("Cache-Control", ""):
+        if not _TAG.fullmatch(tag) or len(data) > KEPT_BYTES or "immutable" in headers.get("Cache-Control", ""):
             return
         self._kept[path] = (tag, data)
         if len(self._kept) > KEPT:
@@ -146,9 +153,56 @@ class HttpPoster:
         return answer
 
 
-def http_client() -> httpx.Client:
-    """A client that follows no redirect, trusts no environment proxy and waits no longer than TIMEOUT_S."""
-    return httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False)
+def http_client(*, timeout_s: float = TIMEOUT_S, answer_s: float = ANSWER_S) -> httpx.Client:
+    """A client that follows no redirect, trusts no environment proxy, takes nothing compressed, and does not wait:
+    no longer than `timeout_s` for the next byte, and `answer_s` for an answer's last."""
+    transport = httpx.HTTPTransport(trust_env=False)
+    pool: Any = transport._pool  # httpx takes no network backend; httpcore does
+    pool._network_backend = _Timed(pool._network_backend, answer_s)
+    headers = {"Accept-Encoding": "identity"}
+    return httpx.Client(
+        transport=transport, headers=headers, timeout=timeout_s, follow_redirects=False, trust_env=False
+    )
+
+
+class _Timed:
+    """A network backend of httpcore whose connections give an answer so many seconds in all."""
+
+    def __init__(self, inner: Any, answer_s: float) -> None:
+        self._inner = inner
+        self._answer_s = answer_s
+
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> _TimedStream:
+        return _TimedStream(self._inner.connect_tcp(*args, **kwargs), self._answer_s)
+
+
+class _TimedStream:
+    """A connection; the time for an answer begins with the last byte of what was asked."""
+
+    def __init__(self, inner: Any, answer_s: float) -> None:
+        self._inner = inner
+        self._answer_s = answer_s
+        self._until = time.monotonic() + answer_s
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise httpx.ReadTimeout("the answer takes too long")
+        data: bytes = self._inner.read(max_bytes, left if timeout is None else min(left, timeout))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, timeout)
+        self._until = time.monotonic() + self._answer_s
+
+    def start_tls(self, *args: Any, **kwargs: Any) -> _TimedStream:
+        return _TimedStream(self._inner.start_tls(*args, **kwargs), self._answer_s)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 def fetcher_of(place: str) -> Fetcher:
@@ -163,14 +217,19 @@ def told_if_unreachable(url: str) -> Iterator[None]:
     """Say in one line that a server does not answer. Raises: Unreachable."""
     try:
         yield
-    except (httpx.HTTPError, httpx.InvalidURL) as e:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as e:  # UnicodeError: a host or path of no known spelling
         raise Unreachable(
             f"does not answer ({type(e).__name__})", where=url, fix="check the address and that the server runs"
         ) from None
 
 
 def bounded_body(response: httpx.Response, max_length: int) -> bytes:
-    """The body of a streamed answer. Raises: TooLarge, as soon as it is."""
+    """The body of a streamed answer, never unpacked: a few bytes could become any number.
+
+    Raises: TooLarge, as soon as it is; Unreachable, for one that is compressed though nobody asked for that.
+    """
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Unreachable("answers compressed, which was not asked for", where=str(response.url))
     parts: list[bytes] = []
     size = 0
     for part in response.iter_bytes():
