@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError
 from interlock.commons.gate import Bench
-from interlock.node.cli import terminal
+from interlock.node.cli import mesh_status, terminal
 from interlock.node.cli.main import main
 from interlock.node.cli.mesh_pins import shortened
 from interlock.node.cli.mesh_roles import published_text
@@ -105,3 +105,18 @@ def test_a_review_and_a_revocation_are_not_told_as_if_a_pack_was_published(tmp_p
         assert published_text(review).startswith("review of team@beta version 1, record ")
         revoked = publisher.revoke("team", 1, why="it is wrong")
         assert published_text(revoked).startswith("taken back in each of its rings, the last of them team@beta ")
+
+
+def test_a_status_says_once_why_the_last_update_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    with world(tmp_path) as commons:
+        member = commons.member("member")
+        member.subscribe("team", "stable")
+        with pytest.raises(InterlockError, match="is not published"):
+            member.update()
+        monkeypatch.setattr(mesh_status, "SystemClock", lambda: commons.clock)
+        assert main(["mesh", "status", "--home", str(commons.home / "member")]) == EXIT_REFUSED
+    said = capsys.readouterr().out
+    assert said.count("is not published") == 1
+    assert "what was in force stays in force" in said

@@ -40,7 +40,7 @@ start here:
   interlock install-hook claude-code    guard Claude Code on this machine
   interlock doctor                      see what is guarded, and what is not
   interlock policy test FILE            run the examples that a policy's rules carry
-  interlock mesh demo                   the whole loop on this machine, in a few seconds
+  interlock mesh demo                   the whole loop on this machine, in under a minute
 """
 
 

@@ -51,7 +51,8 @@ def status(args: argparse.Namespace) -> int:
             print(line)
         for row in wrong:
             print(f"{row.status}: {row.check}: {row.detail}" + (f"; {row.fix}" if row.fix else ""))
-        print(_last(_said(config)))
+        if not any(row.check == "update" and row.detail == _last(_said(config)) for row in wrong):
+            print(_last(_said(config)))
     return EXIT_REFUSED if any(row.status == "fail" for row in found) else EXIT_OK
 
 
@@ -147,7 +148,7 @@ def _evidence(config: MeshConfig, file: Path) -> str:
         keys = [log.key for log in read_pins(config.home).policy.logs if log.key.name == evidence.origin]
         if not keys:
             return f"{file.name} is of a log that is not pinned here ({evidence.origin})"
-        evidence.verify(keys[0])
+        evidence.verify(*keys)
     except InterlockError as e:
         return f"{file.name} shows nothing ({e.what})"
     return f"{file.name} proves that {evidence.origin} signed two histories"
@@ -179,7 +180,7 @@ def _freshness(config: MeshConfig, pins: Pins, said: dict[str, object], now: int
         return
     age_s = (now - at) // MICROSECONDS
     if said.get("ok") is not True:
-        yield Row("update", "fail", _last(said), "the last good packs stay in force; see what the line says")
+        yield Row("update", "fail", _last(said), "what was in force stays in force")
     elif age_s > 10 * config.poll_s and not pins.offline_us:
         yield Row("update", "fail", f"the last was {age_s} s ago", "run interlock mesh run, or mesh update")
     else:
