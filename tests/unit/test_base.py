@@ -246,6 +246,23 @@ def test_a_server_that_is_gone_wrong_or_endless_gives_its_own_error() -> None:
                 fetcher.fetch(path, max_length=10)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://" + "a" * 300, "http://..", "http://xn--", "http://h:99999", "http://[::1", "x"]
+)
+def test_an_address_that_is_none_is_one_that_does_not_answer(url: str) -> None:
+    with pytest.raises(Unreachable):
+        HttpFetcher(url).fetch("a", max_length=10)
+
+
+def test_a_link_that_leads_to_itself_and_a_name_that_no_file_can_have_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for path in ("loop", "loop/a", "a\0b"):
+        with pytest.raises(NotFound):
+            DirectoryFetcher(tmp_path).fetch(path, max_length=10)
+    with pytest.raises(Unreachable):
+        DirectoryFetcher(tmp_path).fetch("a" * 300, max_length=10)
+
+
 # settings, errors, clock
 
 

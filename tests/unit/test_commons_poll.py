@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from bench.poll import Poll, all_current, fill, polled, served
-from interlock.base.fetch import KEPT, KEPT_BYTES, HttpFetcher, NotFound, TooLarge
+from interlock.base.fetch import KEPT, KEPT_BYTES, HttpFetcher, NotFound, TooLarge, Unreachable
 from interlock.commons import bins
 from interlock.commons.logged import LogFetcher
 from tests.unit.commons_world import World, pack, world
@@ -133,3 +133,30 @@ def test_only_the_answers_that_were_used_last_are_kept() -> None:
     for name in ("0", "more", "1"):
         fetcher.fetch(name, max_length=9)
     assert [status for _, status in site.asked] == [304, 304, 200]
+
+
+@pytest.mark.parametrize("tag", ['"\u00e9"', '"a b"', "bare", '"' + "x" * 300 + '"', "*"])
+def test_a_tag_that_could_not_be_sent_back_as_it_came_is_not_kept(tag: str) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("If-None-Match", ""))
+        return httpx.Response(200, content=b"one", headers={"ETag": tag.encode("latin-1")})
+
+    fetcher = HttpFetcher("http://h", httpx.Client(transport=httpx.MockTransport(answer)))
+    assert [fetcher.fetch("a", max_length=9) for _ in range(2)] == [b"one", b"one"]
+    assert asked == ["", ""]
+
+
+def test_a_server_that_says_unchanged_of_what_was_never_asked_for_with_a_tag_has_not_answered() -> None:
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(304, headers={"ETag": '"a"'})))
+    with pytest.raises(Unreachable, match="304"):
+        HttpFetcher("http://h", client).fetch("a", max_length=9)
+
+
+def test_the_tags_of_one_mirror_are_not_shown_to_another() -> None:
+    east, west = Site(), Site()
+    east.files["a"] = west.files["a"] = b"one"
+    for site in (east, west):
+        HttpFetcher("http://h", site.client).fetch("a", max_length=9)
+    assert east.asked == west.asked == [("a", 200)]
