@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from interlock.dap.vdaf.circuits import Circuit, Count, Histogram, MultihotCount
 from interlock.dap.vdaf.prio3 import Prio3, prio3_of_config
 from interlock.native.availability import availability
 from interlock.native.vdaf import NativeVdaf, chosen_vdaf
+from interlock.node.parties import vdaf_of
+from tests.unit import dap_world
 
 NATIVE = pytest.mark.skipif(not availability().installed, reason="interlock-native is not installed")
 CTX = b"an application"
@@ -337,6 +340,18 @@ def test_no_error_of_the_native_vdaf_shows_a_measurement_or_a_share() -> None:
     with pytest.raises(VdafError) as refused:
         native.verify_init(KEY, CTX, 0, NONCE, bytes(64), b"\xff" * 500)
     assert str(refused.value) == "input share does not decode"
+
+
+@NATIVE
+def test_a_nodes_aggregators_count_natively_what_members_sharded_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dap_world, "vdaf_of", vdaf_of)
+    world = dap_world.World(tmp_path)
+    assert isinstance(vdaf_of(world.task), NativeVdaf)
+    assert world.upload(*(world.report(dap_world.bits(0, i)) for i in (1, 2, 2))) == []
+    assert list(world.collect().sums) == [3, 1, 2] + [0] * 13
+    world.close()
 
 
 @NATIVE
