@@ -153,10 +153,10 @@ class HttpPoster:
         return answer
 
 
-def http_client(*, timeout_s: float = TIMEOUT_S, answer_s: float = ANSWER_S) -> httpx.Client:
+def http_client(*, timeout_s: float = TIMEOUT_S, answer_s: float = ANSWER_S, socket: str | None = None) -> httpx.Client:
     """A client that follows no redirect, trusts no environment proxy, takes nothing compressed, and does not wait:
     no longer than `timeout_s` for the next byte, and `answer_s` for an answer's last."""
-    transport = httpx.HTTPTransport(trust_env=False)
+    transport = httpx.HTTPTransport(trust_env=False, uds=socket)
     pool: Any = transport._pool  # httpx takes no network backend; httpcore does
     pool._network_backend = _Timed(pool._network_backend, answer_s)
     headers = {"Accept-Encoding": "identity"}
@@ -174,6 +174,9 @@ class _Timed:
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> _TimedStream:
         return _TimedStream(self._inner.connect_tcp(*args, **kwargs), self._answer_s)
+
+    def connect_unix_socket(self, *args: Any, **kwargs: Any) -> _TimedStream:
+        return _TimedStream(self._inner.connect_unix_socket(*args, **kwargs), self._answer_s)
 
 
 class _TimedStream:
@@ -206,9 +209,12 @@ class _TimedStream:
 
 
 def fetcher_of(place: str) -> Fetcher:
-    """The fetcher of an http(s) URL, or of `file:///DIR`: a copy that was carried here without a network."""
+    """The fetcher of an http(s) URL; of `unix:///SOCKET`, which serves HTTP on this machine; or of `file:///DIR`, a
+    copy that was carried here without a network."""
     if place.startswith("file:///"):
         return DirectoryFetcher(Path(unquote(place.removeprefix("file://"))))
+    if place.startswith("unix:///"):
+        return HttpFetcher("http://localhost", http_client(socket=unquote(place.removeprefix("unix://"))))
     return HttpFetcher(place)
 
 

@@ -2,7 +2,7 @@
 
 [mesh]    home = DIR             the node's home (state, trust, packs); by default `mesh` in the state directory
           organisation = NAME    stands with the node in status
-          commons = URL          where packs come from: a mirror, or the commons itself; file:///DIR for a copy on disk
+          commons = "URL URL"    mirrors or the commons itself, asked in turn; unix:///SOCKET, file:///DIR too
           poll_seconds = 300
 [report]  task = FILE            the task that this node reports for, as its operator handed it out
           token = FILE           the member's bearer token for the leader; not for a task with proofs of membership
@@ -42,7 +42,7 @@ __all__ = [
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
 _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
-_PLACES: Final = ("http://", "https://", "file:///")
+_PLACES: Final = ("http://", "https://", "file:///", "unix:///")
 LEAST_POLL_S: Final = 0.1
 MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
 
@@ -150,7 +150,9 @@ def named_places(rows: object, where: str) -> dict[str, str]:
 def demand_place(url: str, where: str) -> str:
     """An address that files are fetched from; '' stands for none. Raises: BadConfig."""
     if url and not url.startswith(_PLACES):
-        raise BadConfig("is no address", where=where, fix="write http://HOST, https://HOST or file:///DIR")
+        raise BadConfig(
+            "is no address", where=where, fix="write http://HOST, https://HOST, unix:///SOCKET or file:///DIR"
+        )
     return url
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,3 +146,23 @@ def test_a_setting_names_mirrors_with_blanks_between(tmp_path: Path) -> None:
         mirrors_of(" ")
     with pytest.raises(ValueError, match="needs a mirror"):
         InTurn([])
+
+
+def test_a_mirror_behind_a_unix_socket_is_read_like_any_other(tmp_path: Path) -> None:
+    place = tmp_path / "mirror.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        listening.listen(1)
+        answering = threading.Thread(target=_answer_once, args=(listening,))
+        answering.start()
+        mirrors = mirrors_of(f"file://{tmp_path}/nobody unix://{place}")
+        assert mirrors.whole(lambda: mirrors.fetch("checkpoint", max_length=9)) == b"here"
+        answering.join(10)
+
+
+def _answer_once(listening: socket.socket) -> None:
+    listening.settimeout(10)
+    connection, _ = listening.accept()
+    with connection:
+        assert connection.recv(4096).startswith(b"GET /checkpoint HTTP/1.1\r\n")
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhere")
