@@ -21,7 +21,7 @@ from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
 __all__ = ["bin_of", "bin_versions", "half_over", "spread"]
 
 GROWS_AT: Final = 256  # targets in one file
-_BITS: Final = 6  # 64 bins: the snapshot names each, and a node verifies it at each poll
+_BITS: Final = 7  # 128 bins: at 20,000 targets a bin and the snapshot, which names each bin, cost a poll the same
 _FIELD: Final = "x-interlock-bins"
 _BINNED: Final = "packs/"
 _Read = Callable[[str, int], Targets]
