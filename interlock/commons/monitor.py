@@ -140,6 +140,7 @@ class Monitor:
         for name, row in rows:
             with seen.trouble(name):
                 self._take(row.checkpoint, self._mirrors[name], seen)
+                self.store.keep_keys(seen.keys)
                 return
 
     def _take(self, checkpoint: Checkpoint, fetcher: Fetcher, seen: _Seen) -> None:
@@ -150,11 +151,13 @@ class Monitor:
         hashes = grown(builder, checkpoint, load)
         entries: dict[int, LogEntry] = {}
         alarms: list[Alarm] = []
+        # A role's key may have been rotated since the last pass: what is new may be by the one or the other.
+        told_by = {role: keys | self.store.keys_before(role) for role, keys in seen.keys.items()} if since else {}
         for tile, bundle in bundles(checkpoint, since, hashes, load):
             for place, data in enumerate(bundle):
                 index = tile.index * WIDTH + place
                 if index >= since:
-                    alarms += self._examined(index, data, entries, seen, told_by=seen.keys if since else {})
+                    alarms += self._examined(index, data, entries, seen, told_by=told_by)
         seen.new += self.store.take(entries, builder, self._mirrors, alarms, seen.now)
 
     def _examined(

@@ -66,6 +66,7 @@ class MonitorStore(Database):
         " hashes BLOB NOT NULL) STRICT;"
         "CREATE TABLE state (size INTEGER NOT NULL) STRICT;"
         "INSERT INTO state VALUES (0)",
+        "CREATE TABLE role_key (role TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (role, key)) STRICT, WITHOUT ROWID;",
     )
 
     def tree(self) -> TileBuilder:
@@ -107,6 +108,17 @@ class MonitorStore(Database):
                 db.execute("INSERT INTO tree VALUES (?, ?, ?, ?)", (tile.level, tile.index, tile.width, data))
             db.execute("UPDATE state SET size = ?", (tree.size,))
             return new
+
+    def keys_before(self, role: str) -> set[str]:
+        """The keys that a role had when the entries before were read."""
+        return {str(key) for (key,) in self._read("SELECT key FROM role_key WHERE role = ?", role)}
+
+    def keep_keys(self, keys: Mapping[str, Collection[str]]) -> None:
+        """All entries that are out under these keys, or older ones, were read. Raises: NotWritable."""
+        with self._write() as db:
+            db.execute("DELETE FROM role_key")
+            rows = [(role, key) for role, has in keys.items() for key in has]
+            db.executemany("INSERT INTO role_key VALUES (?, ?)", rows)
 
     def same_thing(self, entry: LogEntry) -> list[tuple[int, str]]:
         """Index and SHA-256 of the entries that name the same version of the same thing."""

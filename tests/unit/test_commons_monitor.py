@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
+from interlock.base.keys import Ed25519Signer
+from interlock.commons.keyring import make_next
 from interlock.commons.monitor import GRACE_US, Looked, Monitor
 from interlock.commons.pins import init_node
+from interlock.commons.signers import read_key
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -168,6 +171,24 @@ def test_an_entry_by_a_key_of_another_role_is_unexpected_once_the_past_is_read(w
     watched.log(gate("after"))
     (alarm,) = watched.look().open
     assert (alarm.kind, alarm.what) == ("unexpected", "gate after@canary version 1 is not by a key of role canary")
+
+
+def test_a_key_that_was_rotated_between_two_passes_is_no_alarm_for_what_it_logged_before(watched: Watched) -> None:
+    def gate(name: str, key: Ed25519Signer) -> bytes:
+        return signed_entry(key, type="gate", name=name, version=1, ring="canary", sha256="ab" * 32, at=1).data
+
+    commons, file = watched.commons, watched.commons.home / "commons" / "keys" / "canary.key"
+    old = read_key(file)
+    assert watched.kinds() == []
+    commons.publisher.publish(pack(2), "canary")
+    commons.publisher.rotate("canary", make_next(file, lambda size: seed("next canary").seed[:size]))
+    commons.publisher.publish(pack(3), "canary")
+    watched.copy()
+    assert watched.kinds() == []
+    watched.log(gate("late", old))  # its time is over: what it says from now on is somebody else's word
+    assert [alarm.what for alarm in watched.look().open] == [
+        "gate late@canary version 1 is not by a key of role canary"
+    ]
 
 
 def test_a_log_that_shows_two_mirrors_two_histories_is_caught(watched: Watched, tmp_path: Path) -> None:
