@@ -141,7 +141,7 @@ def test_a_tag_that_could_not_be_sent_back_as_it_came_is_not_kept(tag: str) -> N
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.headers.get("If-None-Match", ""))
-        return httpx.Response(200, content=b"one", headers={"ETag": tag.encode("latin-1")})
+        return httpx.Response(200, content=b"one", headers=[(b"ETag", tag.encode("latin-1"))])
 
     fetcher = HttpFetcher("http://h", httpx.Client(transport=httpx.MockTransport(answer)))
     assert [fetcher.fetch("a", max_length=9) for _ in range(2)] == [b"one", b"one"]
