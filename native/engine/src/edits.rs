@@ -74,7 +74,10 @@ mod tests {
             ("b".into(), Value::Null),
         ]);
         assert_eq!(edit.applied(&value), expected);
-        let nothing = Edit::Within(vec![(0, Edit::Within(vec![(1, Edit::Text(String::new()))]))]);
+        let nothing = Edit::Within(vec![(
+            0,
+            Edit::Within(vec![(1, Edit::Text(String::new()))]),
+        )]);
         assert_eq!(edit.emptied(), nothing);
     }
 }
