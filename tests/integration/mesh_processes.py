@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 ROLES = {"w0": "witness", "w1": "witness", "log": "log", "commons": "commons", "mirror": "mirror"}
-TEAM = "mesh:coding-agent@stable"
+TEAM = "mesh:coding-agent@beta"
 
 
 def free_port() -> int:
@@ -160,8 +160,9 @@ class Mesh:
             self.kill(name)
 
     def publish(self, version: int, *more: str) -> subprocess.Popen[bytes]:
-        words = ["--ring", "stable", "--version", str(version), "--author", "A", "--dir", str(self.root / "commons")]
-        return self.begin("publish", "builtin:coding-agent", *words, *more)
+        pack = ["--version", str(version), "--author", "A", "--sign-off", "A <a@example.org>", "--no-corpus"]
+        place = ["--ring", "beta", "--dir", str(self.root / "commons")]
+        return self.begin("publish", "builtin:coding-agent", *pack, *place, *more)
 
     def member(self, command: str, *words: str) -> list[str]:
         return [command, "--config", str(self.root / "member.toml"), *words]
