@@ -105,9 +105,17 @@ class HttpFetcher:
 
     def fetch(self, path: str, *, max_length: int) -> bytes:
         url = self._base + path
+        with told_if_unreachable(url):
+            try:
+                return self._asked(url, path, max_length)
+            except httpx.RemoteProtocolError:
+                # Most often a server that closed a kept connection just now; a GET may be sent again (RFC 9110 9.2.2).
+                return self._asked(url, path, max_length)
+
+    def _asked(self, url: str, path: str, max_length: int) -> bytes:
         tag, kept = self._kept.get(path, ("", b""))
         headers = {"If-None-Match": tag} if tag and len(kept) <= max_length else {}
-        with told_if_unreachable(url), self._client.stream("GET", url, headers=headers) as response:
+        with self._client.stream("GET", url, headers=headers) as response:
             if response.status_code == 304 and headers:
                 self._kept.move_to_end(path)
                 _drain(response)

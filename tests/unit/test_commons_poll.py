@@ -160,3 +160,29 @@ def test_the_tags_of_one_mirror_are_not_shown_to_another() -> None:
     for site in (east, west):
         HttpFetcher("http://h", site.client).fetch("a", max_length=9)
     assert east.asked == west.asked == [("a", 200)]
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_no_mirror_that_does_not_answer() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if len(asked) == 1:
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        return httpx.Response(200, content=b"one")
+
+    fetcher = HttpFetcher("http://h", httpx.Client(transport=httpx.MockTransport(answer)))
+    assert fetcher.fetch("a", max_length=9) == b"one"
+    assert asked == ["/a", "/a"]
+
+
+def test_a_server_that_closes_each_connection_unanswered_does_not_answer() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+
+    with pytest.raises(Unreachable):
+        HttpFetcher("http://h", httpx.Client(transport=httpx.MockTransport(answer))).fetch("a", max_length=9)
+    assert asked == ["/a", "/a"]
