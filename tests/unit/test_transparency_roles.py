@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -56,6 +57,7 @@ class Mesh(httpx.AsyncBaseTransport):
         self.down: set[str] = set()
         self.silent: set[str] = set()
         self.says: dict[str, tuple[int, bytes]] = {}
+        self.with_headers: dict[str, str] = {}
         self.requests: list[tuple[str, bytes]] = []
         self.witnesses = {name: self.witness(name) for name in COSIGNERS}
 
@@ -73,7 +75,7 @@ class Mesh(httpx.AsyncBaseTransport):
             await asyncio.sleep(60)
         if name in self.says:
             status, said = self.says[name]
-            return httpx.Response(status, content=said)
+            return httpx.Response(status, content=said, headers=self.with_headers)
         assert request.url.path == "/w/add-checkpoint"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.witnesses[name])) as client:
             return await client.post("http://witness/add-checkpoint", content=body)
@@ -265,6 +267,16 @@ def test_a_witness_that_answers_wrongly_does_not_count(tmp_path: Path, says: tup
         assert reason in answer.text
         mesh.says = {}
         assert (await client.post("/add", content=entry(), headers=AUTH)).status_code == 200
+
+    run(tmp_path, scene, policy(3))
+
+
+def test_a_witness_that_answers_packed_bytes_does_not_count(tmp_path: Path) -> None:
+    async def scene(client: httpx.AsyncClient, mesh: Mesh) -> None:
+        mesh.says, mesh.with_headers = {"w0": (200, gzip.compress(b"x" * 100_000))}, {"Content-Encoding": "gzip"}
+        answer = await client.post("/add", content=entry(), headers=AUTH)
+        assert answer.status_code == 503
+        assert "packed bytes" in answer.text
 
     run(tmp_path, scene, policy(3))
 

@@ -104,7 +104,11 @@ class Cosigners:
 
     async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
         answer = bytearray()
-        async with self._client.stream("POST", f"{url}/add-checkpoint", content=body) as response:
+        async with self._client.stream(
+            "POST", f"{url}/add-checkpoint", content=body, headers={"Accept-Encoding": "identity"}
+        ) as response:
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise Malformed("packed bytes, which nobody asked for")  # a few could become any number
             async for part in response.aiter_bytes():
                 answer += part
                 if len(answer) > MAX_NOTE:
