@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from interlock.base.blind_rsa import PREFIX_SIZE, BlindRsa, blinding, prepare
+from interlock.base.blind_rsa import PREFIX_SIZE, BlindRsa, blinding, modulus_size, prepare
 from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
-from interlock.base.primitives import Rng
+from interlock.base.primitives import BadSignature, Rng
 from interlock.commons.enrolment import (
     Certificate,
     IssuedCount,
@@ -208,7 +209,12 @@ class Credentials:
         if keys.backend == BLIND:
             public = Ed25519Signer(row.seed).verifier.public
             prepared = row.prefix + token_message(task_id, keys.epoch, public)
-            return self._rsa.finalize(keys.token_key, prepared, answer, row.inverse)
+            try:
+                return self._rsa.finalize(keys.token_key, prepared, answer, row.inverse)
+            except Malformed as e:
+                if len(answer) != modulus_size(keys.token_key):
+                    raise
+                raise BadSignature(e.what) from None  # of another key: by chance its number is too large for this one
         keys.issuer.verify(certificate_message(task_id, keys.epoch, self._joined.signer.verifier.public), answer)
         return answer
 
