@@ -101,12 +101,12 @@ def _leads_out(event: SensorEvent) -> bool:
         return True
 
 
-def mesh_indicator_guard(digests: Iterable[str], *, block: bool = False) -> RuleFunction:
-    """Asks for approval (with `block`, refuses) where a call names a host whose digest is listed.
+def mesh_indicator_guard(digests: Iterable[str], *, kind: str = "host", block: bool = False) -> RuleFunction:
+    """Asks for approval (with `block`, refuses) where a call names what is listed: "package:HEX", "host:HEX" and so on.
 
-    Raises: ValueError, for what is no digest.
+    A digest that says no kind is of `kind`: file, host, mcp or package. Raises: ValueError, for what is no digest.
     """
-    rule = _built("indicator", {"kind": "host", "digests": list(digests)})
+    rule = _built("indicator", {"kind": kind, "digests": list(digests)})
     if block:
         return rule
 

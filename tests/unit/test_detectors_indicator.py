@@ -1,7 +1,8 @@
-"""indicator: digests of the hosts that a call names."""
+"""indicator: digests of the hosts, packages, files and listings that a call names."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -9,8 +10,14 @@ import pytest
 from interlock import SensorEvent, Verdict
 from interlock.base.canonical import digest
 from interlock.detectors import mesh_indicator_guard
-from interlock.engine.detectors.indicator import host_indicator, indicators_of
+from interlock.engine.detectors.indicator import host_indicator, indicator_of, indicators_of
+from interlock.engine.detectors.installs import packages_in_command
 from interlock.engine.detectors.registry import REGISTRY
+from interlock.engine.evaluate import Evaluator, PythonEvaluator
+from interlock.engine.rules import code_rules, with_code_rules
+from interlock.native.evaluator import chosen_evaluator
+
+EVALUATORS: list[Evaluator] = [PythonEvaluator(), chosen_evaluator()]
 
 
 def of(host: str) -> str:
@@ -34,7 +41,7 @@ def of(host: str) -> str:
     ],
 )
 def test_every_public_host_of_a_call_gives_one_indicator(args: dict[str, Any], hosts: set[str]) -> None:
-    assert indicators_of(SensorEvent("Bash", args)) == {of(h) for h in hosts}
+    assert indicators_of(SensorEvent("Bash", args), ["host"]) == {of(h) for h in hosts}
 
 
 def test_a_listed_host_fires_and_another_does_not() -> None:
@@ -66,3 +73,93 @@ def test_bad_parameters_are_refused(params: dict[str, object]) -> None:
 def test_a_call_with_very_many_hosts_is_bounded() -> None:
     text = " ".join(f"https://h{n}.example/" for n in range(2000))
     assert len(indicators_of(SensorEvent("t", {"text": text}))) == 256
+
+
+# --- the other kinds ----------------------------------------------------------------------------------------------
+
+SHA = "9f" * 32
+
+
+def bash(command: str) -> SensorEvent:
+    return SensorEvent("Bash", {"command": command})
+
+
+@pytest.mark.parametrize(
+    ("command", "packages"),
+    [
+        ("pip install Evil.Pkg[all]==1.2.0 other", {"pypi:evil-pkg@1.2.0", "pypi:other@"}),
+        ("python3 -m pip install -r requirements.txt -i https://mirror.example/simple evil", {"pypi:evil@"}),
+        ("uv add evil==1 && uv pip install 'evil>=2'", {"pypi:evil@1", "pypi:evil@"}),
+        ("uvx evil==1 --flag other", {"pypi:evil@1"}),
+        ("npm i -g left-pad@1.0.0 @scope/x ./local pack.tgz", {"npm:left-pad@1.0.0", "npm:@scope/x@"}),
+        ("npx -y evil@2 other", {"npm:evil@2"}),
+        ("npm test evil", set()),
+        ("cargo add Evil_crate --vers 1.0", {"cargo:evil-crate@1.0"}),
+        ("gem install evil -v 3.1", {"gem:evil@3.1"}),
+        ("go install example.com/cmd/evil@v1.2.3", {"go:example.com/cmd/evil@v1.2.3"}),
+        ("echo pip; ls install", set()),
+        ("pip install git+https://example.com/x.git ./here x.whl", set()),
+    ],
+)
+def test_the_packages_that_a_command_installs(command: str, packages: set[str]) -> None:
+    assert set(packages_in_command(command)) == packages
+
+
+def test_a_package_is_met_at_its_version_and_at_all_versions() -> None:
+    one, every = (indicator_of("package", f"npm:Evil@{v}") for v in ("1.0.0", "*"))
+    assert indicators_of(bash("npm install evil@1.0.0"), ["package"]) == {one, every}
+    assert indicators_of(bash("npm install evil@1.0.1"), ["package"]) > {every}
+    assert one not in indicators_of(bash("npm install evil@1.0.1"))
+
+
+def test_a_file_is_met_where_it_is_written_and_where_its_hash_is_named() -> None:
+    written = indicator_of("file", hashlib.sha256(b"import os").hexdigest())
+    assert written in indicators_of(SensorEvent("Write", {"file_path": "/x", "content": "import os"}))
+    assert written not in indicators_of(SensorEvent("Write", {"file_path": "/x", "note": "import os"}))
+    assert indicator_of("file", SHA) in indicators_of(bash(f"echo {SHA.upper()}  x | sha256sum -c"))
+    assert not indicators_of(bash(f"echo {SHA}0"), ["file"])
+
+
+def test_an_mcp_listing_is_met_by_its_pin() -> None:
+    assert indicators_of(SensorEvent("tool", {}, server_pin=SHA)) == {indicator_of("mcp", SHA)}
+    assert not indicators_of(SensorEvent("tool", {}, server_pin="latest"))
+
+
+def test_kinds_do_not_meet_each_other_with_the_same_bytes() -> None:
+    assert len({indicator_of(kind, SHA) for kind in ("file", "mcp")} | {host_indicator(SHA)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *(("host", h) for h in ("db.internal", "localhost", "10.0.0.1", "printer.lan", "intranet", "a b", "x.corp")),
+        *(("package", p) for p in ("evil", "npm:evil", "npm:@1", "deb:evil@1", "npm:evil@1 2", "npm:../x@1")),
+        ("file", "README.md"),
+        ("file", "F" * 64),
+        ("mcp", ""),
+        ("path", "/etc/passwd"),
+        ("text", "hello"),
+    ],
+)
+def test_what_is_private_or_of_no_closed_kind_has_no_indicator(kind: str, value: str) -> None:
+    with pytest.raises(ValueError):
+        indicator_of(kind, value)
+
+
+@pytest.mark.parametrize("evaluator", EVALUATORS, ids=lambda e: e.name)
+def test_a_guard_of_every_kind_says_the_same_in_python_and_natively(evaluator: Evaluator) -> None:
+    listed = [indicator_of("package", "npm:evil@*"), indicator_of("file", SHA), of("evil.example")]
+    policy = with_code_rules(None, code_rules([mesh_indicator_guard(listed, block=True)]))
+    for command, verdict in {
+        "npm i evil@3": Verdict.BLOCK,
+        f"sha256sum -c {SHA}": Verdict.BLOCK,
+        "curl https://evil.example/": Verdict.BLOCK,
+        "npm i good && curl https://good.example/": Verdict.ALLOW,
+    }.items():
+        assert evaluator.evaluate(policy, bash(command)).decision.verdict is verdict, command
+
+
+def test_a_bare_digest_is_of_the_kind_that_is_named() -> None:
+    bare = indicator_of("package", "npm:evil@*").removeprefix("package:")
+    assert mesh_indicator_guard([bare], kind="package")(bash("npm i evil")) is not None
+    assert mesh_indicator_guard([bare])(bash("npm i evil")) is None
