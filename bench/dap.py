@@ -1,0 +1,239 @@
+"""Counting: what our pair of aggregators takes over HTTP, beside the arithmetic alone and beside the Python reference.
+
+`python -m bench.dap [--quick] [--json]`; exit code 0 when every goal was met, 1 when one was missed, 2 without the
+native wheel. With --json the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.dap_world import OPERATOR, TOKEN, World, keys_of, made
+from bench.report import Goal, Report
+from interlock.base.blind_rsa import PythonBlindRsa
+from interlock.base.clock import SystemClock
+from interlock.dap.backend import SealedShare, VdafBackend
+from interlock.dap.client import upload
+from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.drafts import Role
+from interlock.dap.messages import Interval
+from interlock.dap.messages import Report as DapReport
+from interlock.dap.shares import KeyRing, sealed_share
+from interlock.dap.vdaf.prio3 import prio3_of_config
+from interlock.native.vdaf import NativeVdaf
+from interlock.node.parties import HttpExchange, vdaf_of
+from interlock.node.roles.admission import Admission
+
+__all__ = ["run"]
+
+_LEAST: Final = {100: 1 / 3, 1000: 1 / 2}  # length -> part of the arithmetic alone that the pair has to do
+_REFERENCE_LEAST: Final = 20.0
+_RATE_LEAST: Final = 2_000.0  # reports a second of length 100 into one task, upload included
+_COUNT: Final = {100: 6_000, 1000: 2_000}
+_QUICK: Final = {100: 2_000, 1000: 600}
+_REFERENCE: Final = 40  # reports
+_BATCH: Final = 100  # reports of a request, and of a job
+_UPLOADERS: Final = 2
+_MEMORY_MOST_MIB: Final = 300
+_WAIT_S: Final = 600
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What leader and helper did over HTTP: seconds for all, CPU microseconds a report, the leader's memory."""
+
+    seconds: float
+    leader_us: float
+    helper_us: float
+    memory_mib: float
+
+
+def run(*, quick: bool = False) -> Report:
+    """Raises: RuntimeError, where the native VDAF is not there to be measured."""
+    goals: list[Goal] = []
+    notes: list[str] = []
+    for length, count in (_QUICK if quick else _COUNT).items():
+        with tempfile.TemporaryDirectory() as folder:
+            _one_length(Path(folder), length, count, goals, notes)
+    notes.append(f"{os.cpu_count()} cores, shared by leader, helper and clients; load {os.getloadavg()[0]:.1f}")
+    return Report("counting: reports a second, from upload to the collected sum", (), goals, notes)
+
+
+def _one_length(root: Path, length: int, count: int, goals: list[Goal], notes: list[str]) -> None:
+    ports = _free_ports()
+    world = made(root, length, *(f"http://127.0.0.1:{port}" for port in ports))
+    native = vdaf_of(world.task)
+    if not isinstance(native, NativeVdaf):
+        raise RuntimeError("interlock-native is not installed")
+    reports = world.reports(native, count)
+    alone = count / _alone(world, root, native, reports)
+    reference = prio3_of_config(3, world.task.config.vdaf_configuration)
+    plain = _REFERENCE / _alone(world, root, reference, reports[:_REFERENCE], cores=1)
+    pair = _pair(world, root, reports, ports)
+    rate, least = count / pair.seconds, _LEAST[length]
+    named = f"SumVec of length {length}"
+    goals.append(
+        (f"of the arithmetic alone, {named} (at least {least:.2f})", rate / alone, rate >= least * alone),
+    )
+    goals.append(
+        (
+            f"times the Python reference, {named} (at least {_REFERENCE_LEAST:g})",
+            rate / plain,
+            rate >= _REFERENCE_LEAST * plain,
+        ),
+    )
+    if length == 100:
+        goals.append((f"reports a second, {named} (at least {_RATE_LEAST:,.0f})", rate, rate >= _RATE_LEAST))
+    goals.append(
+        (f"MiB of the leader (at most {_MEMORY_MOST_MIB})", pair.memory_mib, pair.memory_mib <= _MEMORY_MOST_MIB)
+    )
+    notes += [
+        f"{named}: the arithmetic alone (open, token, verify; both sides, every core) {alone:,.0f}/s",
+        f"{named}: the same by the Python reference {plain:,.0f}/s",
+        f"{named}: our pair over HTTP and SQLite, {count:,} reports, {rate:,.0f}/s; CPU a report: leader "
+        f"{pair.leader_us:.0f} us, helper {pair.helper_us:.0f} us",
+    ]
+
+
+def _alone(
+    world: World, root: Path, vdaf: VdafBackend, reports: Sequence[DapReport], cores: int = os.cpu_count() or 1
+) -> float:
+    """Seconds for opening, judging and verifying all reports on both sides, with nothing stored or sent."""
+    rings = {Role.LEADER: KeyRing([world.leader]), Role.HELPER: KeyRing([world.helper])}
+    admit, task, now_us = (
+        Admission(keys_of(root), PythonBlindRsa(), OPERATOR, SystemClock()),
+        world.task,
+        time.time_ns(),
+    )
+    now_us //= 1000
+
+    def judge(report: DapReport) -> None:
+        for _ in rings:
+            admit(task, report.metadata, report.public_share)
+
+    def sealed(role: Role, report: DapReport, inbound: bytes = b"") -> SealedShare:
+        share = report.leader_share if role is Role.LEADER else report.helper_share
+        return sealed_share(task, rings[role], report.metadata, report.public_share, share, now_us, inbound)
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(judge, reports, chunksize=_BATCH))
+    for at in range(0, len(reports), _BATCH):
+        some = reports[at : at + _BATCH]
+        info = task.draft.input_share_info(Role.LEADER)
+        firsts = vdaf.leader_job(
+            world.held.verify_key, task.context, info, [sealed(Role.LEADER, report) for report in some]
+        )
+        messages = [first[1] for first in firsts if isinstance(first, tuple)]
+        info = task.draft.input_share_info(Role.HELPER)
+        job = [sealed(Role.HELPER, report, message) for report, message in zip(some, messages, strict=True)]
+        if not all(isinstance(v, tuple) for v in vdaf.helper_job(world.held.verify_key, task.context, info, job)):
+            raise AssertionError("a good report does not verify")
+    return time.perf_counter() - started
+
+
+def _pair(world: World, root: Path, reports: Sequence[DapReport], ports: Sequence[int]) -> Pair:
+    task, bucket = world.task, world.members.epoch
+    requests = [reports[at : at + _BATCH] for at in range(0, len(reports), _BATCH)]
+    collector = Collector(task, world.collector, vdaf_of(task), HttpExchange(TOKEN))
+    with _served("helper", root, ports[1]) as helper, _served("leader", root, ports[0]) as leader:
+        before = _cpu_s(leader.pid), _cpu_s(helper.pid)
+        started = time.perf_counter()
+        with ThreadPoolExecutor(_UPLOADERS) as pool:
+            refused = [errors for errors in pool.map(_uploader(world), requests) if errors]
+        found = _collected(collector, Interval(bucket, 1))
+        seconds = time.perf_counter() - started
+        spent = _cpu_s(leader.pid) - before[0], _cpu_s(helper.pid) - before[1]
+        memory = _memory_mib(leader.pid)
+    if refused or found.report_count != len(reports):
+        raise AssertionError(f"{found.report_count} of {len(reports)} reports were counted")
+    leader_us, helper_us = (taken / len(reports) * 1e6 for taken in spent)
+    return Pair(seconds, leader_us, helper_us, memory)
+
+
+def _uploader(world: World) -> Callable[[Sequence[DapReport]], object]:
+    exchange = HttpExchange(TOKEN)
+    return lambda reports: upload(exchange, world.task, reports)
+
+
+def _collected(collector: Collector, interval: Interval) -> Collected:
+    """Ask until all that was uploaded is counted."""
+    found: Collected | Pending = collector.ask(interval)
+    until = time.monotonic() + _WAIT_S
+    while isinstance(found, Pending):
+        if time.monotonic() > until:
+            raise TimeoutError("the pair did not count what it was sent")
+        time.sleep(0.02)
+        found = collector.poll(found)
+    return found
+
+
+def _free_ports() -> list[int]:
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for sock in held:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in held]
+
+
+@contextlib.contextmanager
+def _served(role: str, root: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    """An aggregator in a process of its own, which ends with the block."""
+    words = [sys.executable, "-m", "bench.dap_server", role, str(root), str(root / f"{role}.db"), str(port)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise RuntimeError(f"the {role} did not start")
+        yield process
+    finally:
+        process.communicate()
+
+
+def _cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has had; 0 where the system does not tell."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mib(pid: int) -> float:
+    """The most memory that a process has held; 0 where the system does not tell."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0.0
+    found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(found[0]) / 1024 if found else 0.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.dap", description="Measure counting; see bench/METHOD.md.")
+    parser.add_argument("--quick", action="store_true", help="fewer reports, below a minute in all")
+    parser.add_argument("--json", action="store_true", help="figures for programs")
+    given = parser.parse_args()
+    try:
+        report = run(quick=given.quick)
+    except RuntimeError as e:
+        print(f"{e}: there is nothing to compare", file=sys.stderr)
+        return 2
+    print(json.dumps(report.values()) if given.json else report.text())
+    return 0 if all(met for _, _, met in report.goals) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
