@@ -28,6 +28,8 @@ from interlock.base.errors import one_line
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
 
 __all__ = [
+    "CONFIG",
+    "LOG_POLICY",
     "MeshConfig",
     "ReportConfig",
     "ServeConfig",
@@ -40,6 +42,8 @@ __all__ = [
     "toml_text",
 ]
 
+CONFIG: Final = "interlock.toml"  # in a role's folder
+LOG_POLICY: Final = "log-policy.txt"  # there too
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
 _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
 _PLACES: Final = ("http://", "https://", "file:///", "unix:///")

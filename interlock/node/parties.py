@@ -6,23 +6,17 @@ It loads no server, so that a member's commands start quickly.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
-from typing import Final
 
 import httpx
 
-from interlock.base.errors import BadInput
 from interlock.base.fetch import bounded_body, http_client, told_if_unreachable
-from interlock.base.files import BadState, read_bounded
 from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.task import Task
 from interlock.dap.transport import REPLY_LIMIT, Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
 from interlock.native.vdaf import chosen_vdaf
 
-__all__ = ["HttpExchange", "secret_in", "vdaf_of"]
-
-_LIMIT: Final = 1 << 16
+__all__ = ["HttpExchange", "vdaf_of"]
 
 
 class HttpExchange:
@@ -61,14 +55,3 @@ def vdaf_of(task: Task) -> VdafBackend:
 @functools.lru_cache(maxsize=64)
 def _vdaf(algorithm_id: int, vdaf_config: bytes) -> VdafBackend:
     return chosen_vdaf(prio3_of_config(algorithm_id, vdaf_config), VdafError)
-
-
-def secret_in(path: Path) -> str:
-    """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
-    data = read_bounded(path, _LIMIT)
-    if path.stat().st_mode & 0o077:
-        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    text = data.decode("ascii", "replace").strip()
-    if not text.isalnum():
-        raise BadInput("holds no token", where=str(path))
-    return text

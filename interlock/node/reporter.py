@@ -23,10 +23,11 @@ from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import MeshConfig, ReportConfig
-from interlock.node.parties import HttpExchange, secret_in, vdaf_of
+from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import report, rollup
 from interlock.node.roles.member import Credentials, read_joined
 from interlock.node.storage.node import NodeStore, open_store
+from interlock.node.tokens import secret_in
 
 __all__ = ["Reporter", "read_task", "reporter_of"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput
-from interlock.base.files import BadState, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, private_dir, replace
 from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
@@ -40,44 +40,36 @@ from interlock.commons.keyring import named_key
 from interlock.commons.publish import create_commons, is_commons, make_commons_keys
 from interlock.commons.signers import own_key, read_key
 from interlock.commons.transcript import demand_transcript
-from interlock.dap import taskfile
-from interlock.dap.shares import HpkeKey, new_key
+from interlock.dap.shares import HpkeKey
 from interlock.dap.task import AggregatorTask, Task, verify_key_of
 from interlock.node.config import toml_text
 from interlock.node.pairs import log_lines, make_pair, witness_lines
-from interlock.node.storage.dap_tasks import TaskDirectory
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
+from interlock.node.tokens import add_token, token_hashes
 from interlock.transparency.note import valid_name
 
 __all__ = [
-    "LOG_POLICY",
     "TABLES",
     "LogKeys",
     "Root",
-    "add_token",
     "adopt_root",
     "hold_ceremony",
     "issue_token",
     "keyholder_name",
     "make_aggregator",
-    "make_hpke_key",
     "make_issuer",
     "make_log",
     "make_witness",
     "put_task",
-    "read_tokens",
     "write_settings",
 ]
 
-LOG_POLICY: Final = "log-policy.txt"
 TABLES: Final[Mapping[str, str]] = {
     "publisher": "add-tokens.json",
     "member": "members.json",
     "collector": "collectors.json",
     "leader": "leaders.json",
 }
-_TOKENS_FORMAT: Final = "interlock-tokens"
-_LIMIT: Final = 1 << 20
 _HPKE_KEY: Final = "hpke.json"
 TRANSCRIPT: Final = "1.root.transcript.json"  # in HOME/ceremony
 _NO_EMPLOYERS: Final[Mapping[str, str]] = {}
@@ -194,20 +186,13 @@ def make_aggregator(directory: Path, rng: Rng) -> None:
     """A DAP aggregator's folder: its HPKE key, and a place for tasks. Raises: NotWritable."""
     private_dir(directory)
     private_dir(directory / "tasks")
-    make_hpke_key(directory / _HPKE_KEY, rng)
+    hpke_key_in(directory / _HPKE_KEY, rng)
 
 
 def make_issuer(directory: Path, rng: Rng) -> str:
     """An issuer's key; returns its text. Raises: NotWritable, BadKey."""
     private_dir(directory)
     return own_key(directory / "issuer.key", rng).verifier.text
-
-
-def make_hpke_key(path: Path, rng: Rng) -> HpkeKey:
-    """The HPKE key in a file, made if it is not there. Raises: NotWritable, BadState."""
-    if not path.exists():
-        replace(path, taskfile.dump_key(new_key(1, rng)))
-    return taskfile.load_key(read_bounded(path, _LIMIT), where=str(path))
 
 
 def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: Rng) -> None:
@@ -226,27 +211,13 @@ def issue_token(directory: Path, table: str, name: str, out: Path, rng: Rng) -> 
     `table` is a key of TABLES. Raises: NotWritable, BadState, BadInput (a name or file that is there already).
     """
     path = directory / TABLES[table]
-    if path.exists() and name in _hashes(path):
+    if path.exists() and name in token_hashes(path):
         raise BadInput("has a token already", where=f"{path}: {name}", fix="choose another name")
     if out.exists():
         raise BadInput("is there already", where=str(out), fix="name a new file")
     token = rng(32).hex()
     replace(out, token.encode("ascii"))
     add_token(path, name, token)
-
-
-def add_token(path: Path, name: str, token: str) -> None:
-    """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
-    tokens = _hashes(path) if path.exists() else {}
-    replace(path, stamped(_TOKENS_FORMAT, 1, {"tokens": {**tokens, name: token_hash(token)}}))
-
-
-def read_tokens(path: Path) -> TokenTable:
-    """Raises: BadState, NewerFormat."""
-    try:
-        return TokenTable(_hashes(path))
-    except ValueError as e:
-        raise BadState(str(e), where=str(path)) from None
 
 
 def write_settings(path: Path, section: str, values: Mapping[str, str | float | list[str]]) -> None:
@@ -267,16 +238,6 @@ def _toml(value: str | float | list[str]) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(toml_text, value))}]"
     return toml_text(value) if isinstance(value, str) else str(value)
-
-
-def _hashes(path: Path) -> dict[str, str]:
-    """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
-    if not path.exists():
-        raise BadState("is missing", where=str(path), fix="let somebody in with interlock mesh token")
-    tokens = unstamped(read_bounded(path, _LIMIT), _TOKENS_FORMAT, 1, where=str(path)).get("tokens")
-    if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
-        raise BadState("holds no table of tokens", where=str(path))
-    return tokens
 
 
 def _demand_name(name: str) -> None:

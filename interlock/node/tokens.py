@@ -1,4 +1,4 @@
-"""Bearer tokens of those who may ask: only their SHA-256 is kept, and comparing takes the same time for all.
+"""Bearer tokens: of those who may ask, only the SHA-256 is kept, and comparing takes the same time for all.
 
 table = TokenTable({"acme": token_hash(token)})
 table.name_of("Bearer ...") == "acme"
@@ -9,14 +9,28 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import BadInput, InterlockError
+from interlock.base.files import BadState, read_bounded, replace, stamped, unstamped
 from interlock.base.text import is_sha256
 
-__all__ = ["TOKEN_LEAST", "NotAllowed", "TokenTable", "token_hash"]
+__all__ = [
+    "TOKEN_LEAST",
+    "NotAllowed",
+    "TokenTable",
+    "add_token",
+    "read_tokens",
+    "secret_in",
+    "token_hash",
+    "token_hashes",
+]
 
 TOKEN_LEAST: Final = 16  # characters; a hash without salt is enough only for what cannot be guessed
+_FORMAT: Final = "interlock-tokens"
+_LIMIT: Final = 1 << 20
+_TOKEN_LIMIT: Final = 1 << 16
 
 
 class NotAllowed(InterlockError):
@@ -58,3 +72,38 @@ class TokenTable:
         if not found:
             raise NotAllowed("this token opens nothing here", 403)
         return found[0]
+
+
+def add_token(path: Path, name: str, token: str) -> None:
+    """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
+    tokens = token_hashes(path) if path.exists() else {}
+    replace(path, stamped(_FORMAT, 1, {"tokens": {**tokens, name: token_hash(token)}}))
+
+
+def read_tokens(path: Path) -> TokenTable:
+    """Raises: BadState, NewerFormat."""
+    try:
+        return TokenTable(token_hashes(path))
+    except ValueError as e:
+        raise BadState(str(e), where=str(path)) from None
+
+
+def token_hashes(path: Path) -> dict[str, str]:
+    """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
+    if not path.exists():
+        raise BadState("is missing", where=str(path), fix="let somebody in with interlock mesh token")
+    tokens = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path)).get("tokens")
+    if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
+        raise BadState("holds no table of tokens", where=str(path))
+    return tokens
+
+
+def secret_in(path: Path) -> str:
+    """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
+    data = read_bounded(path, _TOKEN_LIMIT)
+    if path.stat().st_mode & 0o077:
+        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
+    text = data.decode("ascii", "replace").strip()
+    if not text.isalnum():
+        raise BadInput("holds no token", where=str(path))
+    return text

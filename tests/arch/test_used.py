@@ -22,6 +22,7 @@ BY_NAME = (
     "interlock.node.cli.receipts_proof",
     "interlock.node.cli.tuf_client",
     "interlock.node.demo.run",
+    "interlock.node.wiring.",  # roles.py loads the module of the role that is served
     "interlock.posture",
 )
 

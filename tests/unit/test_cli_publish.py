@@ -10,7 +10,8 @@ from interlock.base.errors import EXIT_OK, EXIT_USAGE, InterlockError
 from interlock.base.files import replace
 from interlock.commons.indicators import indicator_pack
 from interlock.node.cli.main import main
-from interlock.node.setup import LOG_POLICY, write_settings
+from interlock.node.config import LOG_POLICY
+from interlock.node.setup import write_settings
 from tests.unit.commons_world import SIGN_OFF, log_policy, pack, world
 
 

@@ -33,7 +33,8 @@ from interlock.node.roles.observe import kept_catalogs
 from interlock.node.roles.report import Sent, agree, close_epochs, ledger
 from interlock.node.roles.rollup import NotGathered, dump_tally, gather, parse_tally
 from interlock.node.storage.node import open_store
-from interlock.node.wiring import issuer_of, role_app
+from interlock.node.wiring.issuer import issuer_of
+from interlock.node.wiring.roles import role_app
 from interlock.transparency.entry import known_entry
 from tests.unit.commons_world import World as Commons
 from tests.unit.commons_world import log_policy, pack, seed, world

@@ -26,7 +26,7 @@ from interlock.node.roles.member import Credentials, count_of, join
 from interlock.node.setup import make_issuer, write_settings
 from interlock.node.storage.issuer import IssuerStore
 from interlock.node.storage.node import open_store
-from interlock.node.wiring import ISSUER_STORE, issuer_of
+from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
 from tests.unit.dap_http import free_socket
 from tests.unit.dap_world import task
 from tests.unit.membership_world import NAME, membership

@@ -15,7 +15,7 @@ from interlock.commons.mirror import Mirror
 from interlock.node.cli.main import main
 from interlock.node.config import serve_config
 from interlock.node.roles import monitor as monitor_role
-from interlock.node.wiring import monitor_of
+from interlock.node.wiring.monitor import monitor_of
 from tests.unit.commons_world import World, log_policy, pack, world
 from tests.unit.test_commons_serving import ask
 

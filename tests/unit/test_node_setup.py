@@ -13,7 +13,8 @@ from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import BadState
 from interlock.node.cli import mesh_setup
 from interlock.node.cli.main import main
-from interlock.node.setup import hold_ceremony, read_tokens
+from interlock.node.setup import hold_ceremony
+from interlock.node.tokens import read_tokens
 from tests.unit.commons_world import ORIGIN, log_policy
 
 CEREMONY = hold_ceremony

@@ -50,7 +50,7 @@ from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import serve_config
-from interlock.node.wiring import publisher_of
+from interlock.node.wiring.commons import publisher_of
 from interlock.transparency.policy import parse_policy
 
 __all__ = [

@@ -23,11 +23,11 @@ from interlock.commons.rings import RINGS
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
 from interlock.node.cli.mesh_roles import serve_settings
-from interlock.node.cli.mesh_setup import CONFIG, passphrase_in
+from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.cli.terminal import asked_passphrase
-from interlock.node.config import serve_config
+from interlock.node.config import CONFIG, serve_config
 from interlock.node.setup import keyholder_name
-from interlock.node.wiring import publisher_of
+from interlock.node.wiring.commons import publisher_of
 from interlock.transparency.note import COSIGNATURE, ED25519, ML_DSA_COSIGNATURE, VerifierKey
 
 __all__ = ["create", "export", "list_keys", "rotate"]

@@ -17,8 +17,8 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.fetch import DirectoryFetcher, Fetcher, HttpFetcher, HttpPoster, NotFound, fetcher_of, http_client
 from interlock.base.files import BadState, read_bounded, replace
-from interlock.node.parties import secret_in
-from interlock.node.setup import LOG_POLICY
+from interlock.node.config import LOG_POLICY
+from interlock.node.tokens import secret_in
 from interlock.transparency.audit import Audited, audit, audit_directory
 from interlock.transparency.follow import tile_loader
 from interlock.transparency.known_logs import ADDED_LOGS, put_logs

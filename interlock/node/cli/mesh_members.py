@@ -24,7 +24,8 @@ from interlock.node.config import serve_config
 from interlock.node.reporter import read_task
 from interlock.node.roles.issuer import Issuer, invite_hash
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.wiring import ISSUER_STORE, issuer_of, publisher_of
+from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
 
 __all__ = ["approve", "count", "invite", "keys", "list", "publish", "revoke"]
 

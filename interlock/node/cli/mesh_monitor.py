@@ -15,7 +15,7 @@ from interlock.commons.monitor import Looked
 from interlock.commons.monitor_store import Alarm
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.config import serve_config
-from interlock.node.wiring import monitor_of
+from interlock.node.wiring.monitor import monitor_of
 
 __all__ = ["monitor"]
 

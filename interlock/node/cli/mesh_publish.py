@@ -27,7 +27,7 @@ from interlock.node.cli.mesh_harness import evaluator_of, progress_of
 from interlock.node.cli.mesh_roles import published_text, serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.config import serve_config
-from interlock.node.wiring import publisher_of
+from interlock.node.wiring.commons import publisher_of
 
 __all__ = ["export", "pack", "promote", "publish", "review", "reviewers", "revoke"]
 

@@ -6,18 +6,19 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.settings import Settings
-from interlock.commons.publish import Published
-from interlock.node.cli.mesh_setup import CONFIG, serve_witness
-from interlock.node.config import serve_config, settings_of
+from interlock.node.config import CONFIG, serve_config, settings_of
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
 from interlock.node.service import start_logging, stop_event
-from interlock.node.wiring import role_app
+from interlock.node.wiring.roles import role_app
+
+if TYPE_CHECKING:  # a role that publishes nothing starts without it
+    from interlock.commons.publish import Published
 
 __all__ = ["published_text", "serve", "serve_settings"]
 
@@ -53,6 +54,8 @@ def _make_witness(args: argparse.Namespace) -> None:
         return
     if args.role != "witness" or args.name is None or args.dir is None:
         raise BadInput("make a witness: give --role witness, --dir, --name", where="--name, --log-policy")
+    from interlock.node.cli.mesh_setup import serve_witness  # all that makes folders: few starts make one
+
     for line in serve_witness(Path(args.dir), args.name, args.log_policy):
         print(line, flush=True)
 

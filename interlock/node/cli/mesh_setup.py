@@ -24,9 +24,8 @@ from interlock.commons.pins import init_node
 from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
 from interlock.node.cli.mesh_log import policy_in
-from interlock.node.config import demand_place, named_places
+from interlock.node.config import CONFIG, LOG_POLICY, demand_place, named_places
 from interlock.node.setup import (
-    LOG_POLICY,
     TABLES,
     TRANSCRIPT,
     adopt_root,
@@ -40,9 +39,8 @@ from interlock.node.setup import (
 )
 from interlock.transparency.policy import MAX_POLICY
 
-__all__ = ["CONFIG", "passphrase_in", "serve_witness", "setup", "token"]
+__all__ = ["passphrase_in", "serve_witness", "setup", "token"]
 
-CONFIG: Final = "interlock.toml"  # in a role's folder
 _LIMIT: Final = 8 << 20
 _Values = dict[str, str | int | list[str]]
 _SETTING: Final = {"mirror": "mirrors"}  # option -> its setting, where that has another name

@@ -40,10 +40,11 @@ from interlock.engine.event import SensorEvent
 from interlock.engine.policy.builtins import builtin
 from interlock.engine.policy.document import parse_document
 from interlock.engine.sinks import verify_file
+from interlock.node.config import LOG_POLICY
 from interlock.node.demo.cast import CommandFailed
 from interlock.node.demo.stage import ISSUER, MEMBERS, ORIGIN, TASK, THRESHOLD, WITNESSES, Crash, Stage
-from interlock.node.parties import HttpExchange, secret_in, vdaf_of
-from interlock.node.setup import LOG_POLICY
+from interlock.node.parties import HttpExchange, vdaf_of
+from interlock.node.tokens import secret_in
 
 __all__ = ["FOURTH", "PACK", "Acts", "Evidence", "builtin_pack"]
 

@@ -29,26 +29,26 @@ from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
 from interlock.dap.vdaf.prio3 import Prio3
-from interlock.node.config import ServeConfig
+from interlock.node.config import LOG_POLICY, ServeConfig
 from interlock.node.demo.cast import Address, Cast
-from interlock.node.parties import HttpExchange, secret_in
+from interlock.node.parties import HttpExchange
 from interlock.node.roles.issuer import invite_hash
 from interlock.node.roles.member import count_of
 from interlock.node.setup import (
-    LOG_POLICY,
     Root,
-    add_token,
     hold_ceremony,
     make_aggregator,
-    make_hpke_key,
     make_issuer,
     make_log,
     make_witness,
     put_task,
     write_settings,
 )
+from interlock.node.storage.dap_tasks import hpke_key_in
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.wiring import ISSUER_STORE, issuer_of, publisher_of
+from interlock.node.tokens import add_token, secret_in
+from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
@@ -205,7 +205,7 @@ class Stage:
             membership=TaskMembership(BLIND, TASK).encode(),
         )
         task = task_of(configuration, demo=True)
-        key = make_hpke_key(self.dir("collector") / "hpke.json", os.urandom)
+        key = hpke_key_in(self.dir("collector") / "hpke.json", os.urandom)
         put_task([self.dir("dap-leader"), self.dir("dap-helper")], task, key, os.urandom)
         for name in (*MEMBERS, "collector"):
             replace(self.dir(name) / "task.json", dump_client_task(task))

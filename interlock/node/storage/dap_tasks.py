@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.base.primitives import Rng
+from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, TaskRefused
-from interlock.dap.taskfile import dump_task, load_task
+from interlock.dap.taskfile import dump_key, dump_task, load_key, load_task
 
-__all__ = ["TaskDirectory"]
+__all__ = ["TaskDirectory", "hpke_key_in"]
 
 _SUFFIX: Final = ".task.json"
 _LIMIT: Final = 1 << 20
@@ -58,3 +60,10 @@ class TaskDirectory(Mapping[bytes, AggregatorTask]):
 
     def _path(self, task_id: bytes) -> Path:
         return self._folder / f"{task_id.hex()}{_SUFFIX}"
+
+
+def hpke_key_in(path: Path, rng: Rng) -> HpkeKey:
+    """The HPKE key in a file, made if it is not there. Raises: NotWritable, BadState."""
+    if not path.exists():
+        replace(path, dump_key(new_key(1, rng)))
+    return load_key(read_bounded(path, _LIMIT), where=str(path))

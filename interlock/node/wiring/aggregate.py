@@ -1,0 +1,73 @@
+"""The aggregators' wiring: their tasks, stores and keys, and how each checks that a report is a member's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from starlette.applications import Starlette
+
+from interlock.base.blind_rsa import PythonBlindRsa
+from interlock.base.clock import Clock
+from interlock.base.fetch import fetcher_of
+from interlock.base.settings import BadConfig
+from interlock.commons.subscribe import Subscriber
+from interlock.dap.driver import Driver
+from interlock.dap.helper import Helper
+from interlock.dap.leader import Leader
+from interlock.dap.membership import Admit, admit_all
+from interlock.dap.shares import KeyRing
+from interlock.node.config import ServeConfig
+from interlock.node.parties import HttpExchange, vdaf_of
+from interlock.node.roles import aggregate
+from interlock.node.roles.admission import Admission
+from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_leader import SqliteLeaderStorage
+from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
+from interlock.node.tokens import TokenTable, read_tokens, secret_in
+from interlock.node.wiring.parts import APART
+
+__all__ = ["serving_helper", "serving_leader"]
+
+
+@contextlib.contextmanager
+def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    """A leader, and the driver of its jobs. Raises: BadConfig, BadState, NotWritable."""
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
+    keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
+    storage = SqliteLeaderStorage(place / "leader.sqlite")
+    exchange = HttpExchange(secret_in(place / "helper-token"))
+    driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange)
+    with contextlib.ExitStack() as stack:
+        stack.callback(storage.close)
+        stack.callback(exchange.close)
+        leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
+        path = place / "members.json"  # which an aggregator of proofs alone does without
+        members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
+        collectors = read_tokens(place / "collectors.json")
+        yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
+
+
+@contextlib.contextmanager
+def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    """A helper. Raises: BadConfig, BadState, NotWritable."""
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
+    keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
+    storage = SqliteHelperStorage(place / "helper.sqlite")
+    with contextlib.closing(storage):
+        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom, admit=_admission(config, clock))
+        yield aggregate.helper_app(helper, leaders=read_tokens(place / "leaders.json"))
+
+
+def _admission(config: ServeConfig, clock: Clock) -> Admit:
+    """How an aggregator checks members: against a commons, where it has pinned one; else by bearer tokens alone."""
+    if (config.directory / "issuer.key").exists():
+        raise BadConfig("is an issuer's too", where=str(config.directory), fix=APART)
+    if not config.upstream:
+        return admit_all
+    if not config.operator:
+        raise BadConfig("is not set", where="[serve] operator", fix="name who runs this aggregator")
+    subscriber = Subscriber(config.directory, fetcher_of(config.upstream), clock)
+    # The library's verification: many reports are checked against few keys, and no secret is involved.
+    return Admission(subscriber.member_keys, PythonBlindRsa(), config.operator, clock)

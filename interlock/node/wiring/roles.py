@@ -1,0 +1,64 @@
+"""Each role's application from its folder; a role's own module is loaded when that role is asked for, and no other.
+
+What all roles need together takes a second of a processor to load, and most processes serve one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+
+from interlock.base.clock import Clock
+from interlock.base.files import BadState
+from interlock.node.config import ServeConfig
+from interlock.node.service import alone_in
+from interlock.node.wiring.parts import MAKE_IT
+
+__all__ = ["ROLES", "role_app"]
+
+# role -> the module beside this one that wires it, and the function there
+ROLES: Final[Mapping[str, tuple[str, str]]] = {
+    "commons": ("commons", "serving"),
+    "mirror": ("mirror", "serving"),
+    "monitor": ("monitor", "serving"),
+    "log": ("log", "serving"),
+    "witness": ("witness", "serving"),
+    "dap-leader": ("aggregate", "serving_leader"),
+    "dap-helper": ("aggregate", "serving_helper"),
+    "issuer": ("issuer", "serving"),
+}
+# what a role's folder has in it from the start; a commons says so itself
+_MARKS: Final = {
+    "log": "log.key",
+    "witness": "witness.key",
+    "issuer": "issuer.key",
+    "mirror": "node.json",
+    "monitor": "node.json",
+    "dap-leader": "hpke.json",
+    "dap-helper": "hpke.json",
+}
+Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlette]]
+
+
+@contextlib.contextmanager
+def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    """The application of a role; what it holds open is closed on leaving.
+
+    Raises: BadConfig, BadState, BadKey, Locked, NotWritable.
+    """
+    if not config.directory.is_dir():
+        raise BadState("is not there", where=str(config.directory), fix=MAKE_IT)
+    if role in _MARKS and not (config.directory / _MARKS[role]).exists():
+        raise BadState(f"is no folder of the role {role}", where=str(config.directory), fix=MAKE_IT)
+    with alone_in(config.directory), _wired(role)(config, clock) as app:
+        yield app
+
+
+def _wired(role: str) -> Role:
+    module, function = ROLES[role]
+    found: Role = getattr(importlib.import_module(f"interlock.node.wiring.{module}"), function)
+    return found
