@@ -1,7 +1,8 @@
 """With blind_rsa the only file that imports a cryptographic library; pure functions over bytes.
 
 Sources: Ed25519 RFC 8032 (libsodium's strict verification), ML-DSA FIPS 204 (pure, its empty context), X25519 RFC 7748,
-HKDF RFC 5869, AES-GCM SP 800-38D, TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox (libsodium).
+P-256 SP 800-186 and SEC 1, HKDF RFC 5869, AES-GCM SP 800-38D, TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox
+(libsodium).
 Randomness is an argument, but for the hedge in ML-DSA's signatures. Verification raises and never returns a bool.
 """
 
@@ -18,7 +19,7 @@ import nacl.signing
 from Cryptodome.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import mldsa
+from cryptography.hazmat.primitives.asymmetric import ec, mldsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
@@ -41,6 +42,8 @@ __all__ = [
     "ml_dsa_public",
     "ml_dsa_sign",
     "ml_dsa_verify",
+    "p256",
+    "p256_public",
     "sealed_with_passphrase",
     "turboshake128",
     "unsealed_with_passphrase",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 KEY_SIZE: Final = 32
+P256_PUBLIC_SIZE: Final = 65  # uncompressed
 ML_DSA_PUBLIC_SIZE: Final = {44: 1312, 65: 1952}  # parameter set -> bytes of a public key (FIPS 204, table 2)
 _ML_DSA_PRIVATE: Final[dict[int, Callable[[bytes], mldsa.MLDSA44PrivateKey | mldsa.MLDSA65PrivateKey]]] = {
     44: mldsa.MLDSA44PrivateKey.from_seed_bytes,
@@ -131,6 +135,23 @@ def x25519(private: bytes, public: bytes) -> bytes:
         return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise BadSignature("X25519 public key is of small order or malformed") from None
+
+
+def p256_public(private: bytes) -> bytes:
+    """The 65-byte public key, uncompressed, of a 32-byte scalar. Raises: ValueError, for one that is not in range."""
+    key = ec.derive_private_key(int.from_bytes(private, "big"), ec.SECP256R1())
+    return key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def p256(private: bytes, public: bytes) -> bytes:
+    """The shared secret, 32 bytes: the x-coordinate. Raises: BadSignature, for what is no uncompressed point of it."""
+    try:
+        if len(public) != P256_PUBLIC_SIZE:
+            raise ValueError
+        point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
+        return ec.derive_private_key(int.from_bytes(private, "big"), ec.SECP256R1()).exchange(ec.ECDH(), point)
+    except ValueError:
+        raise BadSignature("P-256 public key is not a point of the curve, uncompressed") from None
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:

@@ -39,6 +39,7 @@ from interlock.dap.jobs import (
     VerifyResp,
 )
 from interlock.dap.messages import Report, media_type
+from interlock.dap.opening import leader_verdicts
 from interlock.dap.problems import DapProblem, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import CollectionJob, CollectionState, LeaderStorage, PendingJob
@@ -164,7 +165,7 @@ class Driver:
                 turned_down.append((report, e.error))
         info = task.draft.input_share_info(Role.LEADER)
         shares = [share for _, share in sealed]
-        verdicts = self._vdaf(task).leader_job(held.verify_key, task.context, info, shares)
+        verdicts = leader_verdicts(self._vdaf(task), held.verify_key, task.context, info, shares)
         return [(report, _begun(v)) for (report, _), v in zip(sealed, verdicts, strict=True)] + turned_down
 
     def _run_job(self, held: AggregatorTask, job: PendingJob) -> bool:

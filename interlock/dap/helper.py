@@ -29,6 +29,7 @@ from interlock.dap.jobs import (
 )
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Interval
+from interlock.dap.opening import helper_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import HelperStorage
@@ -176,7 +177,7 @@ class Helper:
                 verdicts[report_id] = e.error
         task = held.task
         info = task.draft.input_share_info(Role.HELPER)
-        found = self._vdaf(task).helper_job(held.verify_key, task.context, info, reports)
+        found = helper_verdicts(self._vdaf(task), held.verify_key, task.context, info, reports)
         for report, verdict in zip(reports, found, strict=True):
             verdicts[report.nonce] = verdict if isinstance(verdict, tuple) else ReportRejected.of(verdict).error
         return verdicts

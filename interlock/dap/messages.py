@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from interlock.base.codec import Malformed, Reader, Writer, decode
+from interlock.dap import hpke
 from interlock.dap.drafts import DAP_18, Draft, ReportError
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "UploadRequest",
     "joined",
     "media_type",
+    "spoken",
     "write_all",
 ]
 
@@ -157,6 +159,13 @@ class HpkeConfig(Message):
     @classmethod
     def read(cls, r: Reader) -> Self:
         return cls(r.u8(), r.u16(), r.u16(), r.u16(), r.opaque16(least=1))
+
+
+def spoken(config: HpkeConfig) -> bool:
+    """Whether a key is of a suite that is spoken here, and of its size."""
+    kem = hpke.KEMS.get(config.kem_id)
+    rest = (config.kdf_id, config.aead_id) == (hpke.KDF_ID, hpke.AEAD_ID)
+    return rest and kem is not None and len(config.public_key) == kem.public_size
 
 
 @dataclass(frozen=True)

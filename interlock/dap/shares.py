@@ -26,6 +26,7 @@ from interlock.dap.messages import (
     InputShareAad,
     PlaintextInputShare,
     ReportMetadata,
+    spoken,
 )
 from interlock.dap.task import TIME_MOST, Task
 
@@ -76,11 +77,11 @@ class HpkeKey:
 
     @property
     def config(self) -> HpkeConfig:
-        return HpkeConfig(self.id, hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID, self.pair.public)
+        return HpkeConfig(self.id, self.pair.kem.id, hpke.KDF_ID, hpke.AEAD_ID, self.pair.public)
 
 
-def new_key(key_id: int, rng: Rng) -> HpkeKey:
-    return HpkeKey(key_id, hpke.derive_key_pair(rng(hpke.SEED_SIZE)))
+def new_key(key_id: int, rng: Rng, kem: hpke.Kem = hpke.X25519) -> HpkeKey:
+    return HpkeKey(key_id, hpke.derive_key_pair(rng(hpke.SEED_SIZE), kem))
 
 
 class KeyRing:
@@ -111,8 +112,7 @@ class KeyRing:
 
 def supported(configs: HpkeConfigList) -> HpkeConfig | None:
     """The first offered key whose suite is spoken here."""
-    suite = (hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID)
-    return next((c for c in configs.configs if (c.kem_id, c.kdf_id, c.aead_id) == suite), None)
+    return next(filter(spoken, configs.configs), None)
 
 
 def _seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes, rng: Rng) -> HpkeCiphertext:

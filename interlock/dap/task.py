@@ -23,7 +23,6 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
-from interlock.dap import hpke
 from interlock.dap.backend import VERIFY_KEY_SIZE
 from interlock.dap.drafts import DAP_18, Draft
 from interlock.dap.messages import (
@@ -34,6 +33,7 @@ from interlock.dap.messages import (
     Interval,
     SumVecConfig,
     TaskConfiguration,
+    spoken,
 )
 from interlock.dap.problems import to_b64url
 
@@ -116,8 +116,7 @@ class AggregatorTask:
     def __post_init__(self) -> None:
         if len(self.verify_key) != VERIFY_KEY_SIZE:
             raise ValueError(f"a verification key has {VERIFY_KEY_SIZE} bytes")
-        suite = (self.collector.kem_id, self.collector.kdf_id, self.collector.aead_id)
-        if suite != (hpke.KEM_ID, hpke.KDF_ID, hpke.AEAD_ID) or len(self.collector.public_key) != hpke.SEED_SIZE:
+        if not spoken(self.collector):
             raise TaskRefused("the collector's key is of a suite that is not spoken here")
 
     def resource_id(self, kind: str, request: bytes) -> bytes:

@@ -16,6 +16,7 @@ from interlock.dap.collector import Collected, Collector, Pending
 from interlock.dap.drafts import ReportError
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
+from interlock.dap.hpke import X25519, Kem
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
@@ -109,13 +110,14 @@ class World:
         admit: Admit = admit_all,
         job_size: int = 100,
         membership: bytes | None = None,
+        kem: Kem = X25519,
     ) -> None:
         self.folder = folder
         self.clock = ManualClock()
         self.task = task(least, membership)
-        self.collector_key = new_key(9, secrets.token_bytes)
-        self.leader_key = new_key(1, secrets.token_bytes)
-        self.helper_key = new_key(2, secrets.token_bytes)
+        self.collector_key = new_key(9, secrets.token_bytes, kem)
+        self.leader_key = new_key(1, secrets.token_bytes, kem)
+        self.helper_key = new_key(2, secrets.token_bytes, kem)
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)
         self.held = AggregatorTask(self.task, verify_key, self.collector_key.config)
         self._admit = admit

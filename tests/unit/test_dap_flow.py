@@ -14,6 +14,7 @@ from interlock.dap.batches import query_for, selector_for
 from interlock.dap.client import build_report
 from interlock.dap.collector import BadCollection, BatchTooSmall, Pending
 from interlock.dap.drafts import ReportError, Role
+from interlock.dap.hpke import P256
 from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, CollectionJobReq, CollectionJobResp
 from interlock.dap.membership import NotAdmitted
 from interlock.dap.messages import Extension, HpkeCiphertext, Interval, Report, ReportMetadata, UploadRequest
@@ -44,6 +45,20 @@ def test_three_members_are_summed_and_nobody_is_seen(world: World) -> None:
     found = world.collect()
     assert (found.report_count, list(found.sums)) == (3, [3, 1, 2] + [0] * 13)
     assert found.interval == world.hour()
+
+
+def test_keys_of_p256_carry_a_batch_from_upload_to_sums(tmp_path: Path) -> None:
+    world = World(tmp_path, kem=P256)
+    three(world)
+    flipped = world.report(bits(9))
+    enc = flipped.helper_share.enc[:-1] + bytes([flipped.helper_share.enc[-1] ^ 1])
+    assert (
+        world.upload(dataclasses.replace(flipped, helper_share=dataclasses.replace(flipped.helper_share, enc=enc)))
+        == []
+    )
+    found = world.collect()
+    assert (found.report_count, list(found.sums)) == (3, [3, 1, 2] + [0] * 13)
+    world.close()
 
 
 def test_reports_of_several_hours_are_one_batch_of_their_interval(world: World) -> None:
