@@ -14,8 +14,9 @@ from interlock.engine import ambient
 from interlock.engine.posture import WEAKENINGS
 from interlock.interceptors.hooks.settings import with_hooks
 from interlock.node.cli import doctor
-from interlock.node.cli.doctor import Row, checks
+from interlock.node.cli.doctor import checks
 from interlock.node.cli.hook import hook_command
+from interlock.node.cli.rows import Row
 from tests.unit.hook_process import receipts
 
 

@@ -14,13 +14,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from interlock._approvals import HookQueue
 from interlock._install import install
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, InterlockError, one_line
+from interlock.base.errors import InterlockError, one_line
 from interlock.base.files import BadState, os_reason, read_bounded
 from interlock.engine.ambient import installed
 from interlock.engine.policy.builtins import PREFIX, builtin, read_policy_file
@@ -32,21 +32,9 @@ from interlock.interceptors.hooks import settings
 from interlock.interceptors.hooks.entry import guard_settings, put_in_force
 from interlock.native.availability import availability
 from interlock.node.cli.hook import hook_command, scopes
+from interlock.node.cli.rows import Row, Status, report_rows
 
-__all__ = ["Provider", "Row", "checks", "register", "report_rows"]
-
-Status = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One check: its name, how it went, what was seen, and what to do where it is not ok."""
-
-    check: str
-    status: Status
-    detail: str
-    fix: str = ""
-
+__all__ = ["Provider", "checks", "register"]
 
 Provider = Callable[[str | None], Iterable[Row]]  # from the --config argument to rows
 
@@ -100,18 +88,6 @@ def checks(config: str | None, more: Sequence[Provider] = ()) -> Iterator[Row]:
 
 def _failed(check: str, e: InterlockError) -> Row:
     return Row(check, "fail", f"{e.where}: {e.what}" if e.where else e.what, e.fix)
-
-
-def report_rows(rows: list[Row], *, as_json: bool) -> int:
-    """Print the rows and return the exit code: 0 where none fails, 1 otherwise."""
-    ok = all(row.status != "fail" for row in rows)
-    if as_json:
-        print(json.dumps({"format": "interlock-doctor", "v": 1, "ok": ok, "rows": [asdict(row) for row in rows]}))
-    else:
-        width = max(len(row.check) for row in rows)
-        for row in rows:
-            print(f"{row.status:4}  {row.check:{width}}  {row.detail}" + (f"; {row.fix}" if row.fix else ""))
-    return EXIT_OK if ok else EXIT_REFUSED
 
 
 def _python(config: str | None) -> Iterator[Row]:

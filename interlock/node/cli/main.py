@@ -2,23 +2,24 @@
 
     0 ok · 1 refused, or a check failed · 2 usage, input or environment · 3 our fault
 
-Each command group is a module with `register(commands)`; it is imported when the tree is built, and what needs an
-extra is imported only when such a command runs.
+Each command group is a module with `register(commands)`. Only the group that was named is imported and put into the
+tree, or all of them for the help; what needs an extra is imported only when such a command runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
 from interlock.base.errors import EXIT_FAULT, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError, fault_line, one_line
 from interlock.base.files import os_reason
-from interlock.node.cli import approve, doctor, hook, mesh, policy, receipts
+from interlock.node.cli.mesh_args import quickly
 
 __all__ = ["main"]
 
@@ -32,6 +33,16 @@ _EXTRA: Final = {
     "securesystemslib",
     "Cryptodome",
     "rich",
+}
+# command -> the module that adds it
+_GROUPS: Final[Mapping[str, str]] = {
+    "install-hook": "interlock.node.cli.hook",
+    "hook": "interlock.node.cli.hook",
+    "doctor": "interlock.node.cli.doctor",
+    "policy": "interlock.node.cli.policy",
+    "approve": "interlock.node.cli.approve",
+    "receipts": "interlock.node.cli.receipts",
+    "mesh": "interlock.node.cli.mesh",
 }
 _EPILOG: Final = """\
 exit codes: 0 ok, 1 refused or a check failed, 2 usage, input or environment, 3 our fault
@@ -71,7 +82,10 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args, left = _tree().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    with quickly():
+        tree = _tree(words[0] if words else None)
+    args, left = tree.parse_known_args(words)
     if left:  # of the command that was named: argparse would send its user to the help of all of them
         args.parser.error(f"unrecognized arguments: {' '.join(left)}")
     run: Callable[[argparse.Namespace], int] | None = getattr(args, "run", None)
@@ -81,7 +95,8 @@ def _run(argv: Sequence[str] | None) -> int:
     return run(args)
 
 
-def _tree() -> argparse.ArgumentParser:
+def _tree(named: str | None = None) -> argparse.ArgumentParser:
+    """The tree of the command that is named; of all of them, where that is no command's name."""
     parser = _Parser(
         prog="interlock",
         description="A guard for AI agents: it decides before an action takes effect, and before its result.",
@@ -92,12 +107,12 @@ def _tree() -> argparse.ArgumentParser:
     parser.set_defaults(parser=parser)
     kind: type[argparse.ArgumentParser] = _Parser
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=kind)
-    hook.register(commands)
-    doctor.register(commands, more=(mesh.node,))
-    policy.register(commands)
-    approve.register(commands)
-    receipts.register(commands)
-    mesh.register(commands)
+    for module in dict.fromkeys([_GROUPS[named]] if named is not None and named in _GROUPS else _GROUPS.values()):
+        group = importlib.import_module(module)
+        if module == _GROUPS["doctor"]:  # it also tells of this user's node
+            group.register(commands, more=(importlib.import_module(_GROUPS["mesh"]).node,))
+        else:
+            group.register(commands)
     return parser
 
 
@@ -116,6 +131,8 @@ def _guarded(argv: Sequence[str] | None) -> int:
         return _fail(str(e), e.exit_code)
     except ModuleNotFoundError as e:
         missing = (e.name or "").split(".")[0]
+        if missing == "interlock":
+            return _fail(f"interlock is damaged ({e.name} cannot be imported); install it again", EXIT_USAGE)
         if missing not in _EXTRA:
             return _fault(e)
         return _fail(f"this command needs {missing}; install it with: pip install 'interlock[mesh]'", EXIT_USAGE)

@@ -20,8 +20,8 @@ from interlock.node.cli import (
     mesh_pins_args,
     mesh_publish_args,
 )
-from interlock.node.cli.doctor import Row
 from interlock.node.cli.mesh_args import Commands, add, add_service
+from interlock.node.cli.rows import Row
 from interlock.node.config import mesh_config, settings_of
 
 __all__ = ["ROLES", "node", "register"]

@@ -27,8 +27,8 @@ from interlock.commons.status import read_status, role_ends
 from interlock.commons.stepback import read_step_back
 from interlock.commons.timefloor import behind
 from interlock.commons.windows import shown_time
-from interlock.node.cli.doctor import Row, report_rows
 from interlock.node.cli.mesh_node import config_of, row_line
+from interlock.node.cli.rows import Row, report_rows
 from interlock.node.config import MeshConfig
 from interlock.transparency.follow import MAX_EVIDENCE, parse_evidence
 
