@@ -1,8 +1,7 @@
-"""With blind_rsa the only file that imports a cryptographic library; pure functions over bytes.
+"""With blind_rsa and turboshake the only file that imports a cryptographic library; pure functions over bytes.
 
 Sources: Ed25519 RFC 8032 (libsodium's strict verification), ML-DSA FIPS 204 (pure, its empty context), X25519 RFC 7748,
-P-256 SP 800-186 and SEC 1, HKDF RFC 5869, AES-GCM SP 800-38D, TurboSHAKE128 RFC 9861, Argon2id RFC 9106 and secretbox
-(libsodium).
+P-256 SP 800-186 and SEC 1, HKDF RFC 5869, AES-GCM SP 800-38D, Argon2id RFC 9106 and secretbox (libsodium).
 Randomness is an argument, but for the hedge in ML-DSA's signatures. Verification raises and never returns a bool.
 """
 
@@ -10,13 +9,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import nacl.exceptions
 import nacl.pwhash.argon2id
 import nacl.secret
 import nacl.signing
-from Cryptodome.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa
@@ -28,7 +26,6 @@ from interlock.base.errors import InterlockError
 
 __all__ = [
     "BadSignature",
-    "Squeezer",
     "aes_gcm_open",
     "aes_gcm_seal",
     "ed25519_public",
@@ -45,7 +42,6 @@ __all__ = [
     "p256",
     "p256_public",
     "sealed_with_passphrase",
-    "turboshake128",
     "unsealed_with_passphrase",
     "x25519",
     "x25519_public",
@@ -181,18 +177,6 @@ def aes_gcm_open(key: bytes, nonce: bytes, aad: bytes, ciphertext: bytes) -> byt
         return AESGCM(key).decrypt(nonce, ciphertext, aad)
     except (InvalidTag, ValueError):
         raise BadSignature("ciphertext does not open") from None
-
-
-class Squeezer(Protocol):
-    """A running extendable-output function: each call returns the next bytes."""
-
-    def read(self, length: int) -> bytes: ...
-
-
-def turboshake128(domain: int, message: bytes) -> Squeezer:
-    """TurboSHAKE128 over a message, with its domain-separation byte (1 to 127)."""
-    xof: Squeezer = TurboSHAKE128.new(domain=domain, data=message)
-    return xof
 
 
 def sealed_with_passphrase(secret: bytes, passphrase: bytes, salt: bytes, nonce: bytes, ops: int, mem: int) -> bytes:

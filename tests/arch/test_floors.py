@@ -23,7 +23,8 @@ ROOF_LAZILY = {"native", "commons", "node"}
 
 # module or room -> third-party packages; everything else is the standard library
 THIRD_PARTY = {
-    "interlock.base.primitives": {"nacl", "Cryptodome", "cryptography"},
+    "interlock.base.primitives": {"nacl", "cryptography"},
+    "interlock.base.turboshake": {"Cryptodome"},
     "interlock.base.blind_rsa": {"cryptography"},
     "interlock.base.fetch": {"httpx"},
     "interlock.engine.policy.source": {"yaml"},

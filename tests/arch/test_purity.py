@@ -32,6 +32,7 @@ PURE = [
     "interlock.base.portions",
     "interlock.base.primitives",
     "interlock.base.text",
+    "interlock.base.turboshake",
     "interlock.commons.bins",
     "interlock.commons.ceremony",
     "interlock.commons.channel",

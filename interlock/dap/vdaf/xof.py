@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.base.primitives import turboshake128
+from interlock.base.turboshake import turboshake128
 from interlock.dap.backend import SEED_SIZE
 from interlock.dap.vdaf.field import Field
 
