@@ -88,8 +88,13 @@ class Leader:
         ]
         stored = iter(self._storage.add_reports(task_id, new))
         answers = [refusal or _ANSWERS[next(stored)] for refusal in refusals]
-        errors = [(r.metadata.report_id, a) for r, a in zip(request.reports, answers, strict=True) if a is not None]
-        return UploadErrors(tuple(errors)).encode(held.task.draft)
+        draft = held.task.draft
+        errors = [
+            (report.metadata.report_id, draft.named(error))
+            for report, error in zip(request.reports, answers, strict=True)
+            if error is not None
+        ]
+        return UploadErrors(tuple(errors)).encode(draft)
 
     def process_collection_init(self, task_id: bytes, body: bytes) -> Resource:
         """CollectionJobReq -> CollectionJobResp, once the driver has made it."""
@@ -112,9 +117,9 @@ class Leader:
 
         Opening the leader's share here is not demanded, and tells a client of a stale configuration at once.
         """
-        if not self._keys.knows(report.leader_share.config_id):
+        now_us, metadata = self._clock.now_us(), report.metadata
+        if self._keys.find(report.leader_share.config_id, now_us) is None:
             return ReportError.OUTDATED_CONFIG
-        metadata = report.metadata
         try:
             open_input_share(
                 held.task,
@@ -123,7 +128,7 @@ class Leader:
                 metadata,
                 report.public_share,
                 report.leader_share,
-                self._clock.now_us(),
+                now_us,
             )
             self._admit(held.task, metadata, report.public_share)
         except ReportRejected as e:

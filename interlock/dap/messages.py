@@ -303,7 +303,10 @@ class SumVecConfig(Message):
 
 @dataclass(frozen=True)
 class TaskConfiguration(Message):
-    """What all parties of a task agree on, bound into every ciphertext; URLs are bytes and stay as they are."""
+    """What all parties of a task agree on, bound into every ciphertext; URLs are bytes and stay as they are.
+
+    How long task_info is at least is the draft's; `task.task_of` demands it.
+    """
 
     task_info: bytes
     leader_url: bytes
@@ -325,7 +328,7 @@ class TaskConfiguration(Message):
 
     @classmethod
     def read(cls, r: Reader) -> Self:
-        info, leader, helper = r.opaque8(least=1), r.opaque16(least=1), r.opaque16(least=1)
+        info, leader, helper = r.opaque8(), r.opaque16(least=1), r.opaque16(least=1)
         precision, least, mode, mode_config = r.u64(), r.u64(), r.u8(), r.opaque16()
         vdaf, vdaf_config = r.u32(), r.opaque16()
         return cls(info, leader, helper, precision, least, mode, mode_config, vdaf, vdaf_config, Extension.read_list(r))

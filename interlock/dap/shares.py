@@ -6,7 +6,7 @@ URL byte, another role or draft, and it does not open. Source: draft-ietf-ppm-da
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -70,10 +70,14 @@ class ReportRejected(InterlockError):
 
 @dataclass(frozen=True)
 class HpkeKey:
-    """A key pair under the id that ciphertexts name it by."""
+    """A key pair under the id that ciphertexts name it by.
+
+    `until_us` is set of a key that was replaced: it is offered to nobody, and opens what was sealed to it until then.
+    """
 
     id: int
     pair: hpke.KeyPair = field(repr=False)
+    until_us: int | None = None
 
     @property
     def config(self) -> HpkeConfig:
@@ -85,29 +89,26 @@ def new_key(key_id: int, rng: Rng, kem: hpke.Kem = hpke.X25519) -> HpkeKey:
 
 
 class KeyRing:
-    """The keys of one party; the first is the one it prefers, the others still open what was sealed to them."""
+    """The keys of one party; the first is the one it prefers, the others still open what was sealed to them.
 
-    def __init__(self, keys: Iterable[HpkeKey]) -> None:
-        self._keys = {key.id: key for key in keys}
-        if not self._keys:
+    `read` gives them anew at each use, so that a key may be replaced while the party is at work.
+    """
+
+    def __init__(self, keys: Iterable[HpkeKey] = (), *, read: Callable[[], Sequence[HpkeKey]] | None = None) -> None:
+        held = tuple(keys)
+        self._read: Callable[[], Sequence[HpkeKey]] = read or (lambda: held)
+        if not self._read():
             raise ValueError("a key ring holds at least one key")
 
     @property
     def configs(self) -> HpkeConfigList:
-        return HpkeConfigList(tuple(key.config for key in self._keys.values()))
+        """The keys that are offered, in order of preference."""
+        return HpkeConfigList(tuple(key.config for key in self._read() if key.until_us is None))
 
-    def knows(self, config_id: int) -> bool:
-        return config_id in self._keys
-
-    def pair(self, config_id: int) -> hpke.KeyPair:
-        """Raises: BadSignature, for a key id that is not ours."""
-        if config_id not in self._keys:
-            raise BadSignature(f"no key has the id {config_id}")
-        return self._keys[config_id].pair
-
-    def open(self, sealed: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
-        """Raises: BadSignature; also for a key id that is not ours."""
-        return hpke.unseal(self.pair(sealed.config_id), sealed.enc, info, aad, sealed.payload)
+    def find(self, config_id: int, now_us: int) -> HpkeKey | None:
+        """The key of an id, as long as it opens anything."""
+        found = next((key for key in self._read() if key.id == config_id), None)
+        return found if found is None or found.until_us is None or now_us < found.until_us else None
 
 
 def supported(configs: HpkeConfigList) -> HpkeConfig | None:
@@ -152,9 +153,11 @@ def open_input_share(
     Raises: ReportRejected.
     """
     _demand_on_time(task, metadata, now_us)
+    pair = _pair(keys, sealed, now_us)
     try:
         aad = _input_aad(task, metadata, public_share)
-        plaintext = PlaintextInputShare.decode(keys.open(sealed, task.draft.input_share_info(role), aad))
+        opened = hpke.unseal(pair, sealed.enc, task.draft.input_share_info(role), aad, sealed.payload)
+        plaintext = PlaintextInputShare.decode(opened)
     except BadSignature:
         raise ReportRejected.of("sealed") from None
     except Malformed:
@@ -180,13 +183,17 @@ def sealed_share(
     """
     _demand_on_time(task, metadata, now_us)
     _demand_extensions(task, metadata)
-    try:
-        pair = keys.pair(sealed.config_id)
-    except BadSignature:
-        raise ReportRejected.of("sealed") from None
+    pair = _pair(keys, sealed, now_us)
     aad = _input_aad(task, metadata, public_share)
     about = (metadata.report_id, public_share, pair.public, pair.private)
     return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound)
+
+
+def _pair(keys: KeyRing, sealed: HpkeCiphertext, now_us: int) -> hpke.KeyPair:
+    key = keys.find(sealed.config_id, now_us)
+    if key is None:
+        raise ReportRejected(ReportError.HPKE_UNKNOWN_CONFIG_ID, "no key has the id that the share is sealed to")
+    return key.pair
 
 
 def _demand_on_time(task: Task, metadata: ReportMetadata, now_us: int) -> None:
@@ -199,7 +206,7 @@ def _demand_extensions(task: Task, metadata: ReportMetadata) -> None:
     """One report extension is known, public and only of a task that asks for it: that settles doubles and order too."""
     asked = [MEMBERSHIP] if task.membership is not None else []
     if not {e.kind for e in metadata.extensions} <= set(asked):
-        raise ReportRejected(ReportError.INVALID_MESSAGE, "report has an extension that is not known here")
+        raise ReportRejected(ReportError.UNSUPPORTED_EXTENSION, "report has an extension that is not known here")
     if [e.kind for e in metadata.extensions] != asked:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "report has no proof of membership, or two")
 
@@ -230,5 +237,7 @@ def open_aggregate_share(
     task: Task, role: Role, key: HpkeKey, request: CollectionJobReq, sealed: HpkeCiphertext
 ) -> bytes:
     """The collector's side. Raises: BadSignature."""
+    if sealed.config_id != key.id:
+        raise BadSignature("aggregate share is sealed to another key")
     info = task.draft.aggregate_share_info(role)
-    return KeyRing([key]).open(sealed, info, _aggregate_aad(task, request))
+    return hpke.unseal(key.pair, sealed.enc, info, _aggregate_aad(task, request), sealed.payload)

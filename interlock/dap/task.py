@@ -119,6 +119,21 @@ class AggregatorTask:
         if not spoken(self.collector):
             raise TaskRefused("the collector's key is of a suite that is not spoken here")
 
+    def demand_same(self, before: AggregatorTask) -> None:
+        """That this is the task that was held before: its id names the configuration, and not the rest.
+
+        Raises: TaskRefused.
+        """
+        if self.task.draft != before.task.draft:
+            what = f"was agreed in {before.task.draft.tag}, and a task's draft never changes"
+        elif (self.verify_key, self.verify_key_id) != (before.verify_key, before.verify_key_id):
+            what = "is held with another verification key, and a task never changes"
+        elif self.collector != before.collector:
+            what = "is held for another collector, and a task never changes"
+        else:
+            return
+        raise TaskRefused(what, where=f"task {to_b64url(self.task.task_id)}", fix="make a new task")
+
     def resource_id(self, kind: str, request: bytes) -> bytes:
         """The 16-byte id of the resource that a request makes: the same bytes, the same id (3.3).
 
@@ -168,10 +183,11 @@ def new_configuration(
     ).encode()
 
 
-def task_of(configuration: bytes, *, demo: bool = False) -> Task:
+def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) -> Task:
     """Read and judge a task's configuration; every role does, the client before it shards anything.
 
-    `demo` lowers the floor of organisations and nothing else. Raises: TaskRefused.
+    `demo` lowers the floor of organisations and nothing else. The draft is agreed beside the configuration, which has
+    no place for it. Raises: TaskRefused.
     """
     try:
         config = TaskConfiguration.decode(configuration)
@@ -180,12 +196,14 @@ def task_of(configuration: bytes, *, demo: bool = False) -> Task:
         interval = Interval.decode(extensions[TASK_INTERVAL]) if TASK_INTERVAL in extensions else None
     except Malformed as e:
         raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
+    if len(config.task_info) < draft.task_info_least:
+        raise TaskRefused(f"its task_info is empty, which {draft.tag} forbids")
     _check_batches(config, demo)
     _check_url("leader", config.leader_url)
     _check_url("helper", config.helper_url)
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
-    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo)
+    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo, draft)
 
 
 def _sum_vec(config: TaskConfiguration) -> SumVecConfig:

@@ -1,7 +1,8 @@
-"""A task and an HPKE key as files. An aggregator's task and a key hold secrets; the client's task holds none.
+"""A task and HPKE keys as files. An aggregator's task and keys hold secrets; the client's task holds none.
 
 Pairs: `dump_task` and `load_task`, `dump_client_task` and `load_client_task` (what members and the collector get),
-`dump_key` and `load_key`. Whoever writes bytes that hold secrets makes the file private.
+`dump_key` and `load_key`. Whoever writes bytes that hold secrets makes the file private. A task of version 1 names no
+draft: it is dap-18.
 """
 
 from __future__ import annotations
@@ -9,20 +10,30 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.base.codec import Malformed
+from interlock.base.errors import BadInput
 from interlock.base.files import BadState, stamped, unstamped
-from interlock.base.primitives import x25519_public
-from interlock.dap.hpke import KeyPair
+from interlock.base.primitives import BadSignature
+from interlock.dap.drafts import DAP_18, Draft, draft_of
+from interlock.dap.hpke import KeyPair, pair_of
 from interlock.dap.messages import HpkeConfig
 from interlock.dap.shares import HpkeKey
-from interlock.dap.task import AggregatorTask, Task, task_of
+from interlock.dap.task import TIME_MOST, AggregatorTask, Task, TaskRefused, task_of
 
-__all__ = ["dump_client_task", "dump_key", "dump_task", "load_client_task", "load_key", "load_task"]
+__all__ = [
+    "dump_client_task",
+    "dump_key",
+    "dump_task",
+    "load_client_task",
+    "load_key",
+    "load_task",
+]
 
 _TASK_FORMAT: Final = "interlock-dap-task"
 _CLIENT_FORMAT: Final = "interlock-dap-client-task"
 _KEY_FORMAT: Final = "interlock-hpke-key"
-_VERSION: Final = 1
-_KEY_SIZE: Final = 32
+_TASK_VERSION: Final = 2
+_KEY_VERSION: Final = 1
+_RESTORE: Final = "restore it from its backup"
 
 
 def dump_task(held: AggregatorTask) -> bytes:
@@ -30,62 +41,87 @@ def dump_task(held: AggregatorTask) -> bytes:
     body: dict[str, object] = {
         "configuration": held.task.configuration.hex(),
         "demo": held.task.demo,
+        "draft": held.task.draft.tag,
         "verify_key": held.verify_key.hex(),
         "verify_key_id": held.verify_key_id,
         "collector": held.collector.encode().hex(),
     }
-    return stamped(_TASK_FORMAT, _VERSION, body)
+    return stamped(_TASK_FORMAT, _TASK_VERSION, body)
 
 
 def load_task(data: bytes, *, where: str) -> AggregatorTask:
     """Raises: BadState, NewerFormat, TaskRefused."""
-    body = unstamped(data, _TASK_FORMAT, _VERSION, where=where)
-    key_id = body.get("verify_key_id")
+    body = unstamped(data, _TASK_FORMAT, _TASK_VERSION, where=where)
     try:
-        task = task_of(_hex(body, "configuration"), demo=body.get("demo") is True)
-        if not isinstance(key_id, int) or isinstance(key_id, bool) or not 0 <= key_id <= 255:
-            raise ValueError("verify_key_id is not a number from 0 to 255")
-        return AggregatorTask(task, _hex(body, "verify_key"), HpkeConfig.decode(_hex(body, "collector")), key_id)
+        task = task_of(_hex(body, "configuration"), demo=body.get("demo") is True, draft=_draft(body, where))
+        collector = HpkeConfig.decode(_hex(body, "collector"))
+        return AggregatorTask(task, _hex(body, "verify_key"), collector, _number(body, "verify_key_id", 255))
     except (ValueError, Malformed) as e:
         raise BadState(f"is damaged ({e})", where=where, fix="make the task's file again") from None
 
 
 def dump_client_task(task: Task) -> bytes:
-    """What a member or the collector is handed: the exact configuration, and whether it is a demonstration."""
-    body: dict[str, object] = {"configuration": task.configuration.hex(), "demo": task.demo}
-    return stamped(_CLIENT_FORMAT, _VERSION, body)
+    """What a member or the collector is handed: the exact configuration, the draft, and whether it is for a demo."""
+    body: dict[str, object] = {
+        "configuration": task.configuration.hex(),
+        "demo": task.demo,
+        "draft": task.draft.tag,
+    }
+    return stamped(_CLIENT_FORMAT, _TASK_VERSION, body)
 
 
 def load_client_task(data: bytes, *, where: str) -> Task:
     """Raises: BadState, NewerFormat, TaskRefused (a task that is not safe to take part in)."""
-    body = unstamped(data, _CLIENT_FORMAT, _VERSION, where=where)
+    body = unstamped(data, _CLIENT_FORMAT, _TASK_VERSION, where=where)
     demo = body.get("demo")
+    fields = {"v", "configuration", "demo"} | ({"draft"} if body["v"] != 1 else set())
     try:
-        if set(body) != {"v", "configuration", "demo"} or not isinstance(demo, bool):
-            raise ValueError("its fields are not configuration and demo")
-        return task_of(_hex(body, "configuration"), demo=demo)
+        if set(body) != fields or not isinstance(demo, bool):
+            raise ValueError("its fields are not configuration, demo and draft")
+        return task_of(_hex(body, "configuration"), demo=demo, draft=_draft(body, where))
     except ValueError as e:
         raise BadState(f"is damaged ({e})", where=where, fix="ask the task's author for its file again") from None
 
 
 def dump_key(key: HpkeKey) -> bytes:
-    body: dict[str, object] = {"id": key.id, "public": key.pair.public.hex(), "private": key.pair.private.hex()}
-    return stamped(_KEY_FORMAT, _VERSION, body)
+    return stamped(_KEY_FORMAT, _KEY_VERSION, _key_body(key))
 
 
 def load_key(data: bytes, *, where: str) -> HpkeKey:
     """Raises: BadState, NewerFormat."""
-    body = unstamped(data, _KEY_FORMAT, _VERSION, where=where)
-    key_id = body.get("id")
+    return _key(unstamped(data, _KEY_FORMAT, _KEY_VERSION, where=where), where)
+
+
+def _key_body(key: HpkeKey) -> dict[str, object]:
+    body: dict[str, object] = {"id": key.id, "public": key.pair.public.hex(), "private": key.pair.private.hex()}
+    return body if key.until_us is None else {**body, "until_us": key.until_us}
+
+
+def _key(body: dict[str, object], where: str) -> HpkeKey:
     try:
         public, private = _hex(body, "public"), _hex(body, "private")
-        if not isinstance(key_id, int) or isinstance(key_id, bool) or not 0 <= key_id <= 255:
-            raise ValueError("id is not a number from 0 to 255")
-        if len(private) != _KEY_SIZE or x25519_public(private) != public:
+        pair = KeyPair(public, private)
+        if pair_of(private, pair.kem) != pair:
             raise ValueError("the keys are not a pair")
-    except ValueError as e:
-        raise BadState(f"is damaged ({e})", where=where, fix="restore it from its backup") from None
-    return HpkeKey(key_id, KeyPair(public, private))
+        return HpkeKey(_number(body, "id", 255), pair, None if "until_us" not in body else _number(body, "until_us"))
+    except (ValueError, BadSignature) as e:
+        raise BadState(f"is damaged ({e})", where=where, fix=_RESTORE) from None
+
+
+def _draft(body: dict[str, object], where: str) -> Draft:
+    """Raises: TaskRefused, for a draft that is not spoken here."""
+    tag = body.get("draft", "") if body["v"] != 1 else DAP_18.tag
+    try:
+        return draft_of(tag if isinstance(tag, str) else "")
+    except BadInput as e:
+        raise TaskRefused(f"its draft {e.what}", where=where, fix=e.fix) from None
+
+
+def _number(body: dict[str, object], name: str, most: int = TIME_MOST) -> int:
+    value = body.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{name} is not a number from 0 to {most}")
+    return value
 
 
 def _hex(body: dict[str, object], name: str) -> bytes:

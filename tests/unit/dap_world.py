@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from interlock.base.clock import ManualClock
@@ -13,7 +13,7 @@ from interlock.base.fetch import Unreachable
 from interlock.dap.backend import VdafBackend
 from interlock.dap.client import build_report
 from interlock.dap.collector import Collected, Collector, Pending
-from interlock.dap.drafts import ReportError
+from interlock.dap.drafts import DAP_18, Draft, ReportError, Role
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
 from interlock.dap.hpke import X25519, Kem
@@ -22,7 +22,7 @@ from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url, to_b64url
-from interlock.dap.shares import HpkeKey, KeyRing, new_key
+from interlock.dap.shares import HpkeKey, KeyRing, new_key, seal_input_share
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
@@ -59,8 +59,8 @@ def configuration(
     )
 
 
-def task(least: int = 3, membership: bytes | None = None) -> Task:
-    return task_of(configuration(least=least, membership=membership), demo=True)
+def task(least: int = 3, membership: bytes | None = None, draft: Draft = DAP_18) -> Task:
+    return task_of(configuration(least=least, membership=membership), demo=True, draft=draft)
 
 
 @dataclass
@@ -111,10 +111,11 @@ class World:
         job_size: int = 100,
         membership: bytes | None = None,
         kem: Kem = X25519,
+        draft: Draft = DAP_18,
     ) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.task = task(least, membership)
+        self.task = task(least, membership, draft)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
         self.helper_key = new_key(2, secrets.token_bytes, kem)
@@ -178,10 +179,16 @@ class World:
             proof=proof,
         )
 
+    def resealed(self, report: Report) -> Report:
+        """A report whose metadata was changed, with its leader's share sealed to that; the share itself is anything."""
+        about = (report.metadata, report.public_share, b"share", secrets.token_bytes)
+        sealed = seal_input_share(self.task, Role.LEADER, self.leader_key.config, *about)
+        return replace(report, leader_share=sealed)
+
     def upload(self, *reports: Report, member: str | None = None) -> list[ReportError]:
         body = UploadRequest(reports).encode()
         answer = self.leader.process_upload(self.task.task_id, body, member)
-        return [error for _, error in UploadErrors.decode(answer).errors]
+        return [error for _, error in UploadErrors.decode(answer, self.task.draft).errors]
 
     def hour(self, before: int = 0) -> Interval:
         return Interval(self.task.time_of(self.clock.now_us()) - before, 1)

@@ -33,6 +33,7 @@ def test_a_client_file_holds_the_configuration_and_nothing_else() -> None:
         "v",
         "configuration",
         "demo",
+        "draft",
     }
 
 
@@ -55,6 +56,7 @@ def test_an_aggregators_file_is_no_client_file() -> None:
         (b'"demo": false', b'"demo": 0'),
         (b'"demo": false', b'"other": false'),
         (b'"demo": false', b'"demo": false, "more": 1'),
+        (b',\n "draft": "dap-18"', b""),
     ],
 )
 def test_a_damaged_client_file_is_refused_by_name(old: bytes, new: bytes) -> None:
@@ -68,7 +70,7 @@ def test_a_damaged_client_file_is_refused_by_name(old: bytes, new: bytes) -> Non
 def test_a_newer_client_file_is_refused() -> None:
     data = dump_client_task(task_of(configuration(least=10)))
     with pytest.raises(NewerFormat):
-        load_client_task(data.replace(b'"v": 1', b'"v": 2'), where="f")
+        load_client_task(data.replace(b'"v": 2', b'"v": 3'), where="f")
 
 
 @given(st.binary(max_size=200))

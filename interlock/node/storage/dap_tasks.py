@@ -30,8 +30,11 @@ class TaskDirectory(Mapping[bytes, AggregatorTask]):
         self._read: dict[bytes, AggregatorTask] = {}
 
     def add(self, held: AggregatorTask) -> None:
-        """Raises: NotWritable."""
-        replace(self._path(held.task.task_id), dump_task(held))
+        """Raises: NotWritable; TaskRefused, where the task is held already and otherwise, in another draft say."""
+        path = self._path(held.task.task_id)
+        if path.exists():
+            held.demand_same(load_task(read_bounded(path, _LIMIT), where=str(path)))
+        replace(path, dump_task(held))
 
     def __getitem__(self, task_id: bytes) -> AggregatorTask:
         """Raises: KeyError, where there is no such task; BadState, NewerFormat, TaskRefused for a damaged file."""
