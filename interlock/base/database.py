@@ -48,6 +48,8 @@ class Database:
     KIND: ClassVar[int]
     MIGRATIONS: ClassVar[tuple[str, ...]]
     TIMEOUT_S: ClassVar[float] = 30
+    ELDEST: ClassVar[int] = 1  # the oldest version that can be brought forward
+    CACHE_KIB: ClassVar[int] = 2 << 10  # of pages in memory
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -130,6 +132,10 @@ class Database:
                 where=str(self._path),
                 fix="upgrade interlock",
             )
+        if 0 < version < self.ELDEST:
+            told = f"has version {version}, which no longer can be brought forward"
+            fix = "keep it for the interlock that made it, and begin a new one"
+            raise BadState(told, where=str(self._path), fix=fix)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._careful()
         if version < newest:
@@ -138,6 +144,7 @@ class Database:
     def _careful(self) -> None:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten leaves no trace in the file
+        self._db.execute(f"PRAGMA cache_size = -{self.CACHE_KIB}")
 
     def _migrate(self) -> None:
         newest = len(self.MIGRATIONS)

@@ -45,6 +45,10 @@ SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
         "log_url": str,
         "mirrors": list,
         "poll_seconds": (int, float),
+        "store": str,
+        "drive": bool,
+        "patience_seconds": (int, float),
+        "keep_days": (int, float),
     },
 }
 _LIMIT: Final = 1 << 20

@@ -1,8 +1,8 @@
 """Batches of the time_interval mode: buckets, queries, counts and checksums. Pure arithmetic.
 
 A report's bucket is its time (a whole number of time precisions), and a batch is a run of buckets. What an aggregator
-holds of a batch is any number of partial aggregate shares with their counts and checksums, which add up (counts),
-XOR (checksums) and merge (shares). Source: draft-ietf-ppm-dap-18, sections 4.5.8 and 5.1.
+holds of a batch is a partial aggregate share a job and bucket with its count and checksum, which add up (counts),
+XOR (checksums) and merge (shares) when the batch is read. Source: draft-ietf-ppm-dap-18, sections 4.5.8 and 5.1.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ class OutShare:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an aggregator has committed to a run of buckets; `first` and `last` are the buckets that hold a report."""
+    """What an aggregator has committed to a run of buckets; `first` and `last` are the buckets that hold a report.
 
-    shares: tuple[bytes, ...] = field(repr=False)
+    `share` is the merged aggregate share, or empty where only the rest was asked for.
+    """
+
+    share: bytes = field(repr=False)
     count: int
     checksum: bytes
     first: int = 0

@@ -1,14 +1,17 @@
 """The leader's work: waiting reports become aggregation jobs, jobs are run with the helper, batches are collected.
 
-Each step is a stored state and the move out of it, so that after kill -9 the driver goes on where the store says:
+Each step is a stored state and the move out of it, so that after kill -9 a driver goes on where the store says:
 
-    reports wait          -> open and verify each share, store the job with its exact request
-    a job is pending      -> send those bytes; the helper answers the same to the same; commit, done
+    reports wait          -> gather them into a job: a full one at once, fewer once one of them waits long enough
+    a job is gathered     -> open and verify each share, store the exact request
+    a job is begun        -> send those bytes; the helper answers the same to the same; commit, done
     a collection pends    -> when no report of its interval waits or is taken: close it, store the share request
     a collection is frozen-> send those bytes; seal the leader's own share; ready
 
 What the helper names as one of DAP's errors is final for a job or a collection; any other failure leaves the step to
-be tried again. Source: draft-ietf-ppm-dap-18, sections 4.5.3.1 and 4.6.3.
+be tried again. A job is worked on under a lease: any number of drivers share a store, and where one dies, another takes
+its jobs over once its leases ran out; a driver that starts again under its own name takes them at once.
+Source: draft-ietf-ppm-dap-18, sections 4.5.3.1 and 4.6.3.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from interlock.dap.messages import Report, media_type
 from interlock.dap.opening import leader_verdicts
 from interlock.dap.problems import DapProblem, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
-from interlock.dap.storage import CollectionJob, CollectionState, LeaderStorage, PendingJob
+from interlock.dap.storage import CollectionJob, CollectionState, JobOrder, LeaderStorage, Lease, LeasedJob
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.transport import Exchange, checked
 from interlock.dap.vdaf.ping_pong import leader_continued
@@ -51,6 +54,7 @@ __all__ = ["JOB_SIZE", "Driver", "Progress"]
 
 JOB_SIZE: Final = 100  # reports a job, at most
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
+LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
 _Begun = tuple[bytes, bytes] | ReportError  # (VDAF state to keep, message to the helper)
 _log = logging.getLogger(__name__)
 
@@ -83,7 +87,10 @@ class Driver:
         helper: Exchange,
         *,
         job_size: int = JOB_SIZE,
+        patience_us: int = 0,
+        owner: str = "",
     ) -> None:
+        """`patience_us` is how long reports wait for a job to fill; `owner` is a name that nobody else works under."""
         self._tasks = tasks
         self._keys = keys
         self._storage = storage
@@ -92,6 +99,9 @@ class Driver:
         self._rng = rng
         self._helper = helper
         self._job_size = job_size
+        self._patience_us = patience_us
+        self._owner = owner or rng(16).hex()
+        self._returned = not owner
         self._stopped = False
 
     def stop(self) -> None:
@@ -101,6 +111,9 @@ class Driver:
     def drive_once(self) -> Progress:
         """One bounded pass over all tasks. Raises only what is our own fault, or the store's."""
         progress = Progress()
+        if not self._returned:  # what it held when it died is its own again
+            self._storage.free_jobs(self._owner)
+            self._returned = True
         for task_id in list(self._tasks):
             try:
                 held = self._tasks[task_id]
@@ -117,11 +130,10 @@ class Driver:
         task_id = held.task.task_id
         try:
             for _ in range(JOBS_A_PASS):
-                if self._stopped or not self._make_job(held):
+                if self._stopped or not self._storage.gather(task_id, self._order(held.task)):
                     break
                 progress.jobs_made += 1
-            for job in self._storage.pending_jobs(task_id, JOBS_A_PASS):
-                progress.jobs_done += not self._stopped and self._run_job(held, job)
+            self._run_jobs(held, progress)
             for collection in self._storage.open_collections(task_id, JOBS_A_PASS):
                 progress.collections_moved += not self._stopped and self._move(held, collection)
         except InterlockError as e:  # most often a helper that does not answer; the other tasks go on
@@ -130,27 +142,52 @@ class Driver:
 
     # aggregation
 
-    def _make_job(self, held: AggregatorTask) -> bool:
-        """Put waiting reports into one job, or turn them down; whether there were any."""
+    def _order(self, task: Task) -> JobOrder:
+        now_us = self._clock.now_us()
+        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us)
+
+    def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
+        """Work on what nobody works on; what is not done in this pass is given back at its end."""
+        task_id, unfinished = held.task.task_id, list[bytes]()
+        try:
+            for _ in range(JOBS_A_PASS):
+                lease = Lease(self._rng(16), self._owner, LEASE_US)
+                job = None if self._stopped else self._storage.lease_job(task_id, lease, self._clock.now_us())
+                if job is None:
+                    break
+                unfinished.append(lease.token)
+                if self._run_job(held, job, lease):
+                    unfinished.pop()
+                    progress.jobs_done += 1
+        except Exception:
+            self._give_back(task_id, unfinished)
+            raise
+        self._give_back(task_id, unfinished)
+
+    def _give_back(self, task_id: bytes, tokens: Sequence[bytes]) -> None:
+        for token in tokens:
+            self._storage.release_job(task_id, token, self._clock.now_us())
+
+    def _begin(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> LeasedJob:
+        """Open and verify a gathered job's reports; what comes back has no request where it is over or lost."""
         task = held.task
-        now = task.time_of(self._clock.now_us())
-        bodies = self._storage.waiting_reports(task.task_id, self._job_size, now)
-        if not bodies:
-            return False
         inits: list[VerifyInit] = []
-        states: dict[bytes, bytes] = {}
+        states: dict[bytes, tuple[int, bytes]] = {}
         rejected: dict[bytes, ReportError] = {}
-        for report, begun in self._begun(held, [Report.decode(body) for body in bodies]):
+        for report, begun in self._begun(held, [Report.decode(body) for body in job.bodies]):
             report_id = report.metadata.report_id
             if isinstance(begun, ReportError):
                 rejected[report_id] = begun
                 continue
-            states[report_id], outbound = begun
+            states[report_id] = report.metadata.time, begun[0]
             share = ReportShare(report.metadata, report.public_share, report.helper_share)
-            inits.append(VerifyInit(share, outbound))
-        request = AggregationJobInitReq(held.verify_key_id, b"", (), tuple(inits)).encode()
+            inits.append(VerifyInit(share, begun[1]))
+        request = AggregationJobInitReq(held.verify_key_id, b"", (), tuple(inits)).encode() if inits else b""
         job_id = held.resource_id(AGGREGATION_JOB, request)
-        return self._storage.create_job(task.task_id, job_id, request, states, rejected)
+        about = (job_id, request, states, rejected, self._clock.now_us())
+        if not self._storage.begin_job(task.task_id, lease, *about):
+            return LeasedJob()
+        return LeasedJob(job_id=job_id, request=request, states=states)
 
     def _begun(self, held: AggregatorTask, reports: Sequence[Report]) -> list[tuple[Report, _Begun]]:
         """The reports that are begun, then those that are turned down before."""
@@ -168,8 +205,12 @@ class Driver:
         verdicts = leader_verdicts(self._vdaf(task), held.verify_key, task.context, info, shares)
         return [(report, _begun(v)) for (report, _), v in zip(sealed, verdicts, strict=True)] + turned_down
 
-    def _run_job(self, held: AggregatorTask, job: PendingJob) -> bool:
-        """Send a job and commit its answer. Raises: Unreachable, TooLarge."""
+    def _run_job(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> bool:
+        """Take a job as far as it goes; whether there is nothing more to do. Raises: Unreachable, TooLarge."""
+        if job.bodies:
+            job = self._begin(held, job, lease)
+        if not job.request:
+            return True
         task = held.task
         url = task.helper_resource("aggregation_jobs")
         try:
@@ -184,10 +225,12 @@ class Driver:
             if isinstance(e, DapProblem) and e.status == 404:
                 raise _try_again(e, url) from None
             _log.warning("aggregation job %s is abandoned: %s", to_b64url(job.job_id), e)
-            return self._storage.abandon_job(task.task_id, job.job_id, ReportError.REPORT_DROPPED)
-        return self._commit(task, job, answer)
+            self._storage.abandon_job(task.task_id, lease.token, ReportError.REPORT_DROPPED)
+            return True
+        self._commit(task, job, lease, answer)
+        return True
 
-    def _commit(self, task: Task, job: PendingJob, answer: AggregationJobResp) -> bool:
+    def _commit(self, task: Task, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> None:
         outs: list[OutShare] = []
         rejected: dict[bytes, ReportError] = {}
         for response in answer.responses:
@@ -196,7 +239,7 @@ class Driver:
                 outs.append(OutShare(response.report_id, bucket, self._finished(task, state, response)))
             except ReportRejected as e:
                 rejected[response.report_id] = e.error
-        return self._storage.finish_job(task.task_id, job.job_id, outs, rejected, self._vdaf(task).aggregate)
+        self._storage.finish_job(task.task_id, lease.token, outs, rejected, self._vdaf(task).aggregate)
 
     def _finished(self, task: Task, state: bytes, response: VerifyResp) -> bytes:
         """The leader's output share of a report. Raises: ReportRejected."""
@@ -221,7 +264,7 @@ class Driver:
                 raise _try_again(e, held.task.helper_resource("aggregate_shares")) from None
             problem = e.kind.value if e.kind else ""
             _log.warning("collection job %s failed: %s", to_b64url(job.job_id), e)
-            return self._storage.fail_collection(task_id, job.job_id, problem, e.what)
+            return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what)
 
     def _freeze(self, held: AggregatorTask, job: CollectionJob) -> bool:
         """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""
@@ -251,9 +294,8 @@ class Driver:
             return False
         helper_share = AggregateShare.decode(reply.body).ciphertext
         request = CollectionJobReq.decode(job.request)
-        batch = self._storage.batch(task.task_id, job.interval)
-        merged = self._vdaf(task).merge(batch.shares)
-        sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, merged, self._rng)
+        batch = self._storage.batch(task.task_id, job.interval, self._vdaf(task).merge)
+        sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, batch.share, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)
 

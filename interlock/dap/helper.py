@@ -18,7 +18,7 @@ from interlock.base.clock import Clock
 from interlock.base.primitives import Rng
 from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
-from interlock.dap.drafts import Draft, ReportError, Role
+from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import (
     AggregateShare,
     AggregateShareReq,
@@ -92,11 +92,7 @@ class Helper:
         if stored is not None:
             return Resource(job_id, stored)
         request = self._checked_job(held, body)
-        if request.verification_key_id == held.verify_key_id:
-            verdicts = self._verdicts(held, request.inits)
-        else:
-            unknown = ReportError.UNKNOWN_VERIFICATION_KEY_ID
-            verdicts = {init.share.metadata.report_id: unknown for init in request.inits}
+        verdicts = self._verdicts(held, request.inits)
         outs = [
             OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict[0])
             for init in request.inits
@@ -104,11 +100,12 @@ class Helper:
         ]
 
         def respond(refused: Mapping[bytes, ReportError]) -> bytes:
-            draft = held.task.draft
-            responses = [_response(draft, report_id, refused.get(report_id, v)) for report_id, v in verdicts.items()]
-            return AggregationJobResp(tuple(responses)).encode(draft)
+            responses = [_response(report_id, refused.get(report_id, v)) for report_id, v in verdicts.items()]
+            return AggregationJobResp(tuple(responses)).encode(held.task.draft)
 
-        answer = self._storage.commit_job(task_id, job_id, outs, self._vdaf(held.task).aggregate, respond)
+        newest = max(init.share.metadata.time for init in request.inits)
+        fold = self._vdaf(held.task).aggregate
+        answer = self._storage.commit_job(task_id, job_id, newest, outs, fold, respond)
         return Resource(job_id, answer)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, step: str | None) -> Resource:
@@ -142,7 +139,8 @@ class Helper:
         def respond(batch: Batch) -> bytes:
             return self._aggregate_share(held, request, batch)
 
-        return Resource(share_id, self._storage.collect(task_id, share_id, interval, respond))
+        merge = self._vdaf(held.task).merge
+        return Resource(share_id, self._storage.collect(task_id, share_id, interval, merge, respond))
 
     def aggregate_share(self, task_id: bytes, share_id: bytes) -> Resource:
         """An existing aggregate share."""
@@ -160,7 +158,7 @@ class Helper:
         if request.agg_param:
             kind = ProblemType.INVALID_AGGREGATION_PARAMETER
             raise DapProblem(kind, "Prio3 has one aggregation parameter, the empty one", task_id=task.task_id)
-        if request.verification_key_id != held.verify_key_id and not task.draft.rejects_each_report:
+        if request.verification_key_id != held.verify_key_id:
             raise DapProblem(ProblemType.INVALID_MESSAGE, "no such verification key", task_id=task.task_id)
         ids = {init.share.metadata.report_id for init in request.inits}
         if not ids or len(ids) != len(request.inits):
@@ -204,8 +202,7 @@ class Helper:
                 "or not the same ones",
                 task_id=held.task.task_id,
             )
-        merged = self._vdaf(held.task).merge(batch.shares)
-        sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, merged, self._rng)
+        sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, batch.share, self._rng)
         return AggregateShare(sealed).encode()
 
 
@@ -220,7 +217,7 @@ def _selected(task: Task, request: AggregateShareReq) -> Interval:
     return selected
 
 
-def _response(draft: Draft, report_id: bytes, verdict: _Verdict) -> VerifyResp:
+def _response(report_id: bytes, verdict: _Verdict) -> VerifyResp:
     if isinstance(verdict, ReportError):
-        return VerifyResp(report_id, error=draft.named(verdict))
+        return VerifyResp(report_id, error=verdict)
     return VerifyResp(report_id, payload=verdict[1])

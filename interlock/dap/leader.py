@@ -38,6 +38,7 @@ _ANSWERS: Final[Mapping[Accepted, ReportError | None]] = {
     Accepted.REPLAYED: ReportError.REPORT_REPLAYED,
     Accepted.COLLECTED: ReportError.BATCH_COLLECTED,
     Accepted.SECOND: ReportError.REPORT_DROPPED,
+    Accepted.PAST: ReportError.REPORT_DROPPED,
 }
 # 4.4.2 names the errors of an upload otherwise than 4.5.5 those of an aggregation.
 _AT_UPLOAD: Final[Mapping[ReportError, ReportError]] = {
@@ -86,7 +87,7 @@ class Leader:
             for report, refusal in zip(request.reports, refusals, strict=True)
             if refusal is None
         ]
-        stored = iter(self._storage.add_reports(task_id, new))
+        stored = iter(self._storage.add_reports(task_id, new, self._clock.now_us()))
         answers = [refusal or _ANSWERS[next(stored)] for refusal in refusals]
         draft = held.task.draft
         errors = [

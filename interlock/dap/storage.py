@@ -4,9 +4,18 @@ A method returns only once its change is durable; whoever was answered may then 
 write: two workers, or one and its ghost after a restart, never both make the same change.
 
     a report       waiting -> taken -> aggregated | rejected        (abandoned jobs reject theirs)
-    a job          pending -> done | abandoned
+    a job          gathered -> begun -> done | abandoned;  gathered -> abandoned, where no report of it is left
     a collection   pending -> frozen -> ready | failed;  pending -> failed -> pending (a batch that was too small)
     an interval    open -> collected;  collected -> open only where the helper refused the batch
+
+Any number of workers move jobs on. Each works under a lease: a token of its own and a time when others may take the
+job over. Whoever lost its lease changes nothing any more, so a dead worker's job goes on and its ghost commits nothing.
+
+What is committed stands as one row a (bucket, job) until the batch is released, so no two workers ever write the same
+row, and whole jobs can be told apart until then. Released shares are forgotten.
+
+What can be forgotten is decided by one number a task, the horizon, that only rises: reports of buckets below it are
+turned down, so their ids, and answers about them alone, need not be known any more. No clock is asked.
 
 Callables that are passed in run inside the transaction: they fold shares or build the answer from what was found,
 and what they raise rolls it back.
@@ -29,13 +38,16 @@ __all__ = [
     "CollectionState",
     "Fold",
     "HelperStorage",
+    "JobOrder",
     "LeaderStorage",
+    "Lease",
+    "LeasedJob",
     "NewReport",
-    "PendingJob",
     "ReportStates",
+    "SweptStorage",
 ]
 
-Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket -> one aggregate share
+Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket, or aggregate shares -> one aggregate share
 
 
 class Accepted(enum.Enum):
@@ -46,6 +58,7 @@ class Accepted(enum.Enum):
     REPLAYED = "replayed"  # another report has this id
     COLLECTED = "collected"  # its batch is closed
     SECOND = "second"  # this member has another report in this bucket
+    PAST = "past"  # its bucket lies below the task's horizon
 
 
 class CollectionState(enum.Enum):
@@ -68,12 +81,39 @@ class NewReport:
 
 
 @dataclass(frozen=True)
-class PendingJob:
-    """An aggregation job whose answer the leader has not got: the exact request, and what it kept for each report."""
+class JobOrder:
+    """How waiting reports become a job: up to `size` of them, of times up to `not_after`, the oldest first.
 
-    job_id: bytes
-    request: bytes = field(repr=False)
-    states: Mapping[bytes, tuple[int, bytes]] = field(repr=False)  # report id -> bucket, VDAF state; in job order
+    Fewer than `size` wait for more until one of them waits `patience_us`, or a collection waits for them.
+    """
+
+    size: int
+    not_after: int
+    now_us: int
+    patience_us: int = 0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to move one job on: `token` is new for each lease, `owner` is who holds it, for `length_us`."""
+
+    token: bytes
+    owner: str
+    length_us: int
+
+    def until(self, now_us: int, attempts: int) -> int:
+        """When it ends; each lease on the job that ran out before makes it twice as long, up to 32 times."""
+        return now_us + (self.length_us << min(attempts, 5))
+
+
+@dataclass(frozen=True)
+class LeasedJob:
+    """A job under a lease. Gathered: `bodies` are its reports. Begun: the exact request, and what it kept of each."""
+
+    bodies: tuple[bytes, ...] = field(default=(), repr=False)
+    job_id: bytes = b""
+    request: bytes = field(default=b"", repr=False)
+    states: Mapping[bytes, tuple[int, bytes]] = field(default_factory=dict, repr=False)  # id -> bucket, VDAF state
 
 
 @dataclass(frozen=True)
@@ -100,7 +140,20 @@ class ReportStates:
     rejected: int = 0
 
 
-class HelperStorage(Protocol):
+class SweptStorage(Protocol):
+    """What forgetting asks of either store."""
+
+    def newest(self, task_id: bytes) -> int | None:
+        """The latest bucket of any report that is known."""
+
+    def sweep(self, task_id: bytes, horizon: int, limit: int) -> int:
+        """Raise the horizon, and forget up to `limit` rows of each kind that lie below it; returns how many went.
+
+        Nothing goes that is waiting or under way, or that an uncollected batch is made of. A horizon never sinks.
+        """
+
+
+class HelperStorage(SweptStorage, Protocol):
     """The helper's store."""
 
     def answer(self, task_id: bytes, kind: str, resource_id: bytes) -> bytes | None:
@@ -110,56 +163,70 @@ class HelperStorage(Protocol):
         self,
         task_id: bytes,
         job_id: bytes,
+        newest: int,
         outs: Sequence[OutShare],
         fold: Fold,
         respond: Callable[[Mapping[bytes, ReportError]], bytes],
     ) -> bytes:
         """Commit the output shares that may be (4.5.8), and store the answer that `respond` makes of the refused ones.
 
-        Where the job was made before, nothing is committed and its stored answer is returned.
+        `newest` is the latest bucket of any of the job's reports. Where the job was made before, nothing is committed
+        and its stored answer is returned.
         """
 
-    def collect(self, task_id: bytes, share_id: bytes, interval: Interval, respond: Callable[[Batch], bytes]) -> bytes:
-        """Close an interval and store the answer; the same share id again gets the stored answer.
+    def collect(
+        self, task_id: bytes, share_id: bytes, interval: Interval, merge: Fold, respond: Callable[[Batch], bytes]
+    ) -> bytes:
+        """Close an interval, store the answer and forget the shares; the same share id again gets the stored answer.
 
         Raises: DapProblem, batchOverlap where any of it was collected, or what `respond` raises.
         """
 
+    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
+        """All that was committed to an interval."""
 
-class LeaderStorage(Protocol):
+
+class LeaderStorage(SweptStorage, Protocol):
     """The leader's store."""
 
-    def add_reports(self, task_id: bytes, reports: Sequence[NewReport]) -> list[Accepted]: ...
+    def add_reports(self, task_id: bytes, reports: Sequence[NewReport], now_us: int) -> list[Accepted]: ...
 
-    def waiting_reports(self, task_id: bytes, limit: int, not_after: int) -> list[bytes]:
-        """Encoded reports that are in no job yet, oldest first, of times up to `not_after`."""
+    def waiting_reports(self, task_id: bytes, limit: int) -> list[bytes]:
+        """Encoded reports that are in no job yet, oldest first; for tests and for whoever looks."""
 
-    def create_job(
+    def gather(self, task_id: bytes, order: JobOrder) -> bool:
+        """Put waiting reports into one new job; False where that has to wait."""
+
+    def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
+        """Take the oldest job that nobody works on."""
+
+    def free_jobs(self, owner: str) -> None:
+        """Give back what an owner leased before; for one that starts again under its own name."""
+
+    def release_job(self, task_id: bytes, token: bytes, again_us: int) -> None:
+        """Give a leased job back, to be taken again from `again_us` on."""
+
+    def begin_job(
         self,
         task_id: bytes,
+        lease: Lease,
         job_id: bytes,
         request: bytes,
-        states: Mapping[bytes, bytes],
+        states: Mapping[bytes, tuple[int, bytes]],
         rejected: Mapping[bytes, ReportError],
+        now_us: int,
     ) -> bool:
-        """Take reports into a job, and turn others down; no job is made of no state.
+        """Store a gathered job's request and states, and turn reports down; with no state left, the job is over.
 
-        False, and nothing changed, where any of the reports is no longer waiting.
+        The lease begins anew. False, and nothing changed, where it was lost.
         """
 
-    def pending_jobs(self, task_id: bytes, limit: int) -> list[PendingJob]: ...
-
     def finish_job(
-        self,
-        task_id: bytes,
-        job_id: bytes,
-        outs: Sequence[OutShare],
-        rejected: Mapping[bytes, ReportError],
-        fold: Fold,
+        self, task_id: bytes, token: bytes, outs: Sequence[OutShare], rejected: Mapping[bytes, ReportError], fold: Fold
     ) -> bool:
-        """Commit a job's output shares; False where it is not pending any more."""
+        """Commit a begun job's output shares; False where it is not ours any more."""
 
-    def abandon_job(self, task_id: bytes, job_id: bytes, error: ReportError) -> bool: ...
+    def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool: ...
 
     def open_collection(self, task_id: bytes, job_id: bytes, request: bytes, interval: Interval) -> CollectionJob:
         """Make a collection job or find it; one that failed for want of reports is opened again.
@@ -173,17 +240,18 @@ class LeaderStorage(Protocol):
         """Those that are pending or frozen, oldest first."""
 
     def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch], bytes]) -> bytes | None:
-        """Close a pending job's interval and store the share request that `ready` makes of the batch.
+        """Close a pending job's interval and store the share request that `ready` makes of the batch, but its share.
 
         None, and nothing changed, while a report of the interval waits or is taken. Raises: what `ready` raises.
         """
 
-    def batch(self, task_id: bytes, interval: Interval) -> Batch: ...
+    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
+        """All that was committed to an interval."""
 
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
-        """Store a frozen job's answer, and forget the bodies of the batch's reports."""
+        """Store a frozen job's answer, and forget the shares of its batch."""
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, problem: str, detail: str) -> bool:
-        """Fail a job that is not ready; a frozen interval is opened again."""
+    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
+        """Fail a job that is still in this state; a frozen interval is opened again."""
 
     def states(self, task_id: bytes) -> ReportStates: ...

@@ -14,6 +14,10 @@
           log_url = URL          the log that a commons publishes to, and that a mirror copies
           mirrors = ["NAME=URL"] what a monitor compares, two or more
           poll_seconds = 60
+          store = URL            postgresql://... for an aggregator; by default one SQLite file in the role's folder
+          drive = true           false for a leader whose jobs are left to `--role dap-worker`
+          patience_seconds = 10  how long uploaded reports wait for others to share a job with
+          keep_days = 30         how long before the newest report an aggregator still takes one
 """
 
 from __future__ import annotations
@@ -47,8 +51,10 @@ LOG_POLICY: Final = "log-policy.txt"  # there too
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
 _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
 _PLACES: Final = ("http://", "https://", "file:///", "unix:///")
+_DATABASES: Final = ("postgresql://", "postgres://")
+DAY_S: Final = 86_400
 LEAST_POLL_S: Final = 0.1
-MOST_POLL_S: Final = 86_400  # a day: what signs the commons' freshness ends after one
+MOST_POLL_S: Final = DAY_S  # what signs the commons' freshness ends after one
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,10 @@ class ServeConfig:
     log_url: str = ""
     poll_s: float = 60
     demo: bool = False
+    store: str = field(default="", repr=False)  # it may hold a password
+    drive: bool = True
+    patience_s: float = 10
+    keep_s: float = 30 * DAY_S
     mirrors: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,6 +143,10 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         demand_place(_text(values, "log_url"), f"{settings.path}: [serve] log_url"),
         _seconds(settings, values, ServeConfig.poll_s),
         demo,
+        _store(settings, values),
+        bool(values.get("drive", True)),
+        _number(settings, values, "patience_seconds", ServeConfig.patience_s, 0, DAY_S),
+        _number(settings, values, "keep_days", ServeConfig.keep_s / DAY_S, 1, 3660) * DAY_S,
         named_places(values.get("mirrors", []), f"{settings.path}: [serve] mirrors"),
     )
 
@@ -172,8 +186,21 @@ def _text(values: dict[str, object], key: str) -> str:
 
 
 def _seconds(settings: Settings, values: dict[str, object], default: float) -> float:
-    value = values.get("poll_seconds", default)
-    if not isinstance(value, int | float) or not LEAST_POLL_S <= value <= MOST_POLL_S:
-        told = f"has to be from {LEAST_POLL_S} to {MOST_POLL_S}"
-        raise BadConfig(told, where=f"{settings.path}: poll_seconds")
+    return _number(settings, values, "poll_seconds", default, LEAST_POLL_S, MOST_POLL_S)
+
+
+def _number(
+    settings: Settings, values: dict[str, object], key: str, default: float, least: float, most: float
+) -> float:
+    value = values.get(key, default)
+    if not isinstance(value, int | float) or not least <= value <= most:
+        raise BadConfig(f"has to be from {least} to {most}", where=f"{settings.path}: {key}")
     return value
+
+
+def _store(settings: Settings, values: dict[str, object]) -> str:
+    url = _text(values, "store")
+    if url and not url.startswith(_DATABASES):
+        fix = "write postgresql://HOST/DATABASE, or leave it out for one SQLite file"
+        raise BadConfig("is no database that is spoken here", where=f"{settings.path}: [serve] store", fix=fix)
+    return url

@@ -11,6 +11,7 @@ from pathlib import Path
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import Unreachable
 from interlock.dap.backend import VdafBackend
+from interlock.dap.budget import BARE, NoisyRelease, Release
 from interlock.dap.client import build_report
 from interlock.dap.collector import Collected, Collector, Pending
 from interlock.dap.drafts import DAP_18, Draft, ReportError, Role
@@ -21,12 +22,14 @@ from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
+from interlock.dap.noise import Noise
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url, to_b64url
 from interlock.dap.shares import HpkeKey, KeyRing, new_key, seal_input_share
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
 from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_budget import BudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 
 LENGTH = 16
@@ -47,6 +50,7 @@ def configuration(
     least: int = 3,
     precision: int = PRECISION,
     membership: bytes | None = None,
+    noise: Noise | None = None,
 ) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"catalog").digest(),
@@ -111,6 +115,7 @@ class World:
         job_size: int = 100,
         membership: bytes | None = None,
         kem: Kem = X25519,
+        noise: Noise | None = None,
         draft: Draft = DAP_18,
     ) -> None:
         self.folder = folder
@@ -129,6 +134,9 @@ class World:
         tasks = {self.task.task_id: self.held}
         self.leader_store = SqliteLeaderStorage(self.folder / "leader.db")
         self.helper_store = SqliteHelperStorage(self.folder / "helper.db")
+        names = ("leader", "helper") if self.task.noise else ()
+        self.budgets = [BudgetStore(self.folder / f"{name}-budget.db") for name in names]
+        releases: list[Release] = [NoisyRelease(vdaf_of, b, self.clock, secrets.token_bytes) for b in self.budgets]
         self.leader = Leader(tasks, KeyRing([self.leader_key]), self.leader_store, self.clock, admit=self._admit)
         self.helper = Helper(
             tasks,
@@ -138,6 +146,7 @@ class World:
             self.clock,
             secrets.token_bytes,
             admit=self._admit,
+            release=releases[-1] if releases else BARE,
         )
         self.post = Post(self.helper, self.task.task_id)
         self.driver = Driver(
@@ -149,12 +158,16 @@ class World:
             secrets.token_bytes,
             self.post,
             job_size=self._job_size,
+            release=releases[0] if releases else BARE,
+            owner="leader",
         )
         self.collector = Collector(self.task, self.collector_key, VDAF, self._ask_leader)
 
     def close(self) -> None:
         self.leader_store.close()
         self.helper_store.close()
+        for budget in self.budgets:
+            budget.close()
 
     def restart(self) -> None:
         self.close()

@@ -130,7 +130,7 @@ def test_the_helper_never_commits_a_report_twice(world: World) -> None:
     again = dataclasses.replace(request, inits=request.inits[:1])  # other bytes, so another job
     answer = world.helper.process_aggregation_init(world.task.task_id, again.encode())
     assert answer.body == request.inits[0].share.metadata.report_id + b"\x02\x02"
-    assert world.helper_store.batch(world.task.task_id, world.hour()).count == 3
+    assert world.helper_store.batch(world.task.task_id, world.hour(), VDAF.merge).count == 3
 
 
 def test_a_retry_of_a_job_replays_the_stored_answer(world: World) -> None:
@@ -144,14 +144,14 @@ def test_a_retry_of_a_job_replays_the_stored_answer(world: World) -> None:
     again = world.helper.process_aggregation_init(world.task.task_id, body)
     assert first == again
     assert world.helper.aggregation_job(world.task.task_id, first.id, "0") == first
-    assert world.helper_store.batch(world.task.task_id, hour).count == 3
+    assert world.helper_store.batch(world.task.task_id, hour, VDAF.merge).count == 3
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_with_the_same_bytes(world: World) -> None:
     three(world)
     world.post.after = lost
     world.drive()
-    assert world.helper_store.batch(world.task.task_id, world.hour()).count == 3, "the helper has committed"
+    assert world.helper_store.batch(world.task.task_id, world.hour(), VDAF.merge).count == 3, "the helper has committed"
     assert world.leader_store.states(world.task.task_id).taken == 3
     sent = world.post.sent
     world.restart()
@@ -239,7 +239,7 @@ def test_the_helper_collects_a_batch_once_and_commits_nothing_after_it(world: Wo
         world.task.task_id, dataclasses.replace(job, inits=(dataclasses.replace(job.inits[0], share=share),)).encode()
     )
     assert answer.body[16:17] == b"\x02", "rejected"
-    assert world.helper_store.batch(world.task.task_id, world.hour()).count == 3
+    assert world.helper_store.batch(world.task.task_id, world.hour(), VDAF.merge).count == 3
 
 
 def test_a_batch_that_is_too_small_waits_and_is_refused_when_its_time_is_over(world: World) -> None:
@@ -273,7 +273,7 @@ def test_the_helper_too_refuses_a_batch_that_is_too_small(world: World) -> None:
     assert world.upload(world.report(bits(1))) == []
     world.drive()
     hour = world.hour()
-    batch = world.leader_store.batch(world.task.task_id, hour)
+    batch = world.leader_store.batch(world.task.task_id, hour, VDAF.merge)
     request = AggregateShareReq(CollectionJobReq(query_for(hour)), selector_for(hour), 1, batch.checksum)
     with refusal(ProblemType.INVALID_BATCH_SIZE):
         world.helper.process_aggregate_share(world.task.task_id, request.encode())
@@ -310,7 +310,7 @@ def test_a_share_sealed_to_another_helper_drops_out_at_the_helper(world: World) 
 
 def test_neither_aggregator_can_open_the_others_share(world: World) -> None:
     three(world)
-    report = Report.decode(world.leader_store.waiting_reports(world.task.task_id, 1, 1 << 40)[0])
+    report = Report.decode(world.leader_store.waiting_reports(world.task.task_id, 1)[0])
     for key, role, sealed in (
         (world.leader_key, Role.HELPER, report.helper_share),
         (world.leader_key, Role.LEADER, report.helper_share),
@@ -328,15 +328,19 @@ def test_neither_aggregator_can_open_the_others_share(world: World) -> None:
 
 def test_one_aggregate_share_alone_says_nothing_of_the_sums(world: World) -> None:
     three(world)
+    world.drive()
+    stores = (world.leader_store, world.helper_store)
+    held = [store.batch(world.task.task_id, world.hour(), VDAF.merge).share for store in stores]
     found = world.collect()
-    for store in (world.leader_store, world.helper_store):
-        share = VDAF.decode_agg_share(VDAF.merge(store.batch(world.task.task_id, found.interval).shares))
+    for share in map(VDAF.decode_agg_share, held):
         assert not any(value == total for value, total in zip(share, found.sums, strict=True))
+    held = [store.batch(world.task.task_id, world.hour(), VDAF.merge).share for store in stores]
+    assert held == [VDAF.merge([])] * 2, "and what was given out is forgotten"
 
 
 def test_the_leader_forgets_reports_once_their_batch_is_collected(world: World, tmp_path: Path) -> None:
     three(world)
-    report = Report.decode(world.leader_store.waiting_reports(world.task.task_id, 1, 1 << 40)[0])
+    report = Report.decode(world.leader_store.waiting_reports(world.task.task_id, 1)[0])
     world.restart()
     assert report.helper_share.payload in (tmp_path / "leader.db").read_bytes()
     world.collect()

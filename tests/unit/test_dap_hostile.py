@@ -30,6 +30,7 @@ from interlock.dap.jobs import (
 from interlock.dap.messages import Extension, Interval, Report, UploadRequest
 from interlock.dap.problems import DapProblem
 from interlock.dap.shares import KeyRing, open_input_share, seal_aggregate_share, seal_input_share
+from interlock.dap.storage import CollectionState, Lease
 from interlock.dap.vdaf.field import FIELD128
 from interlock.dap.vdaf.ping_pong import leader_initialized
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, lost, vdaf_of
@@ -73,8 +74,8 @@ def test_a_damaged_request_is_refused_and_changes_no_count(settled: World, data:
     process, good = data.draw(st.sampled_from(doors))
     with contextlib.suppress(DapProblem):
         process(task_id, damaged(data, good))
-    assert settled.helper_store.batch(task_id, hour).count == 3
-    assert settled.leader_store.batch(task_id, hour).count == 3
+    assert settled.helper_store.batch(task_id, hour, VDAF.merge).count == 3
+    assert settled.leader_store.batch(task_id, hour, VDAF.merge).count == 3
 
 
 def job_of(world: World, report: Report) -> bytes:
@@ -94,7 +95,7 @@ def test_a_leader_that_adds_a_report_to_a_collected_batch_is_refused_by_the_help
     answer = settled.helper.process_aggregation_init(settled.task.task_id, job_of(settled, late)).body
     (response,) = AggregationJobResp.decode(answer).responses
     assert response.error is ReportError.BATCH_COLLECTED
-    assert settled.helper_store.batch(settled.task.task_id, settled.hour()).count == 3
+    assert settled.helper_store.batch(settled.task.task_id, settled.hour(), VDAF.merge).count == 3
 
 
 def test_a_leader_that_changes_what_it_tells_the_helper_verifies_nothing(world: World) -> None:
@@ -120,18 +121,20 @@ def test_a_job_is_finished_once(world: World) -> None:
     world.post.after = lost
     world.drive(1)
     store, task_id = world.leader_store, world.task.task_id
-    (job,) = store.pending_jobs(task_id, 5)
+    job = store.lease_job(task_id, Lease(b"t" * 16, "us", 1), world.clock.now_us())
+    assert job is not None
     outs = [OutShare(report_id, bucket, VDAF.aggregate([])) for report_id, (bucket, _) in job.states.items()]
-    assert store.finish_job(task_id, job.job_id, outs, {}, VDAF.aggregate) is True
-    assert store.finish_job(task_id, job.job_id, outs, {}, VDAF.aggregate) is False
-    assert store.abandon_job(task_id, job.job_id, ReportError.REPORT_DROPPED) is False
-    assert (store.states(task_id).aggregated, store.batch(task_id, world.hour()).count) == (1, 1)
+    assert store.finish_job(task_id, b"t" * 16, outs, {}, VDAF.aggregate) is True
+    assert store.finish_job(task_id, b"t" * 16, outs, {}, VDAF.aggregate) is False
+    assert store.abandon_job(task_id, b"t" * 16, ReportError.REPORT_DROPPED) is False
+    assert (store.states(task_id).aggregated, store.batch(task_id, world.hour(), VDAF.merge).count) == (1, 1)
 
 
 def test_a_collection_that_is_ready_does_not_fail_any_more(settled: World) -> None:
     request = CollectionJobReq(query_for(settled.hour())).encode()
     job = settled.leader.process_collection_init(settled.task.task_id, request)
-    assert settled.leader_store.fail_collection(settled.task.task_id, job.id, "batchMismatch", "x") is False
+    for state in CollectionState:
+        assert settled.leader_store.fail_collection(settled.task.task_id, job.id, state, "batchMismatch", "x") is False
     assert settled.upload(settled.report(bits(1))) == [ReportError.BATCH_COLLECTED]
 
 
@@ -159,7 +162,7 @@ def test_the_same_job_from_many_threads_is_committed_once(world: World) -> None:
         process = world.helper.process_aggregation_init
         answers = list(pool.map(lambda b: process(world.task.task_id, b), [body, *others] * 4))
     assert len({answer.body for answer in answers[::4]}) == 1
-    assert world.helper_store.batch(world.task.task_id, world.hour()).count == 3
+    assert world.helper_store.batch(world.task.task_id, world.hour(), VDAF.merge).count == 3
 
 
 def test_many_drivers_at_once_do_each_thing_once(tmp_path: Path) -> None:
@@ -215,7 +218,9 @@ def test_no_log_line_error_or_repr_shows_a_share(world: World, caplog: pytest.Lo
     assert world.upload(*reports) == []
     world.post.after = lost
     world.drive(1)
-    (job,) = world.leader_store.pending_jobs(world.task.task_id, 5)
+    job = world.leader_store.lease_job(world.task.task_id, Lease(b"t" * 16, "us", 1), world.clock.now_us())
+    assert job is not None
+    world.leader_store.release_job(world.task.task_id, b"t" * 16, 0)
     hidden = [r.leader_share.payload for r in reports] + [state for _, state in job.states.values()]
     hidden += [world.held.verify_key, world.leader_key.pair.private]
     world.post.after = lambda reply: dataclasses.replace(reply, body=b"?" * 20)

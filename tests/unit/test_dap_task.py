@@ -208,7 +208,7 @@ def test_a_store_is_private_and_durable(store: type[SqliteHelperStorage], tmp_pa
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     store(path).close()
     db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
 
@@ -252,7 +252,7 @@ def test_an_older_store_is_copied_and_brought_forward_in_one_go(tmp_path: Path) 
         Broken(path)
     SqliteHelperStorage(path).close()  # nothing of the broken migration stayed
     Later(path).close()
-    assert (tmp_path / "dap.db.v1").exists()
+    assert (tmp_path / "dap.db.v2").exists()
     with pytest.raises(NewerFormat):
         SqliteHelperStorage(path)
 

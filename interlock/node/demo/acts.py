@@ -336,7 +336,7 @@ class Acts:
     def _stored_reports(self) -> list[Report]:
         path = self.stage.dir("dap-leader") / "leader.sqlite"
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-            return [Report.decode(body) for (body,) in db.execute("SELECT body FROM reports WHERE body IS NOT NULL")]
+            return [Report.decode(body) for (body,) in db.execute("SELECT body FROM bodies")]
 
     def _collected(self) -> Collected:
         task, catalog = _made(self._task), _made(self._catalog)

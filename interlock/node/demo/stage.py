@@ -136,7 +136,8 @@ class Stage:
             make_aggregator(directory, os.urandom)
             init_node(directory, log_policy=policy, root=root)
             values = {"dir": str(directory), "operator": operator, "upstream": self.url("mirror")}
-            write_settings(directory / "interlock.toml", "serve", values)
+            # Reports wait for the collector, so that the sealed shares can be looked at in the leader's database.
+            write_settings(directory / "interlock.toml", "serve", values | {"patience_seconds": 3600})
         private_dir(self.dir("collector"))
         tokens = {name: secrets.token_hex(32) for name in ("collector", "leader")}
         add_token(leader / "collectors.json", "collector", tokens["collector"])

@@ -1,88 +1,157 @@
-"""What the SQLite stores of leader and helper share, and the helper's: one transaction a change.
+"""What the stores of leader and helper share, and the helper's store: one transaction a change.
 
 Whatever a transaction needs from the VDAF is a few additions, the heavy work is done before it begins. Tables of both:
-shards (partial aggregate shares of a bucket), aggregated (report ids), collected (closed intervals). The helper's:
-answers (what each resource was answered with). The leader's are in `dap_leader`.
+accumulators (the aggregate share of a bucket and job, until its batch is released; then one row a bucket without a
+share), collected (closed intervals), horizons (below which a task takes no report). The helper's: aggregated (report
+ids), answers (what each resource was answered with). The leader's are in `dap_leader`.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from interlock.base.database import Database, as_bytes, as_int, changed
+from interlock.base.database import as_bytes, as_int
 from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, checksum_of, xor
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import Fold
+from interlock.node.storage.sql import SqliteStore, SqlStore, Tx, hit, of_rows
 
 __all__ = [
+    "HELPER_KIND",
+    "HELPER_MIGRATIONS",
     "SHARED_TABLES",
-    "AggregatorDatabase",
+    "AggregatorTables",
+    "HelperTables",
     "SqliteHelperStorage",
-    "close_interval",
-    "is_collected",
-    "refuse_overlap",
+    "selecting",
 ]
 
+_PAGE: Final = 64  # shares in memory at once while a batch is merged
+_RELEASED: Final = b""  # stands for the job in a row of a released batch
+_COUNTS: Final = "SELECT bucket, count, checksum FROM accumulators WHERE task = ? AND bucket >= ? AND bucket < ?"
+_Select = Callable[[str, Sequence[object]], Sequence[Sequence[object]]]
+
 SHARED_TABLES: Final = """
-CREATE TABLE shards (task BLOB NOT NULL, bucket INTEGER NOT NULL, share BLOB NOT NULL, count INTEGER NOT NULL,
-    checksum BLOB NOT NULL);
-CREATE INDEX shards_by_bucket ON shards (task, bucket);
-CREATE TABLE aggregated (task BLOB NOT NULL, report BLOB NOT NULL, PRIMARY KEY (task, report)) WITHOUT ROWID;
+CREATE TABLE accumulators (task BLOB NOT NULL, bucket INTEGER NOT NULL, job BLOB NOT NULL, count INTEGER NOT NULL,
+    checksum BLOB NOT NULL, share BLOB NOT NULL, PRIMARY KEY (task, bucket, job));
+CREATE INDEX accumulators_by_job ON accumulators (task, job);
 CREATE TABLE collected (task BLOB NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, job BLOB NOT NULL,
-    PRIMARY KEY (task, start)) WITHOUT ROWID
+    PRIMARY KEY (task, start)) WITHOUT ROWID;
+CREATE TABLE horizons (task BLOB NOT NULL PRIMARY KEY, bucket INTEGER NOT NULL) WITHOUT ROWID
 """
+HELPER_KIND: Final = 0x494C4448  # "ILDH"
+HELPER_MIGRATIONS: Final = (
+    "",  # files of before accumulators are not read
+    SHARED_TABLES
+    + """;
+CREATE TABLE aggregated (task BLOB NOT NULL, report BLOB NOT NULL, bucket INTEGER NOT NULL,
+    PRIMARY KEY (task, report)) WITHOUT ROWID;
+CREATE INDEX aggregated_by_bucket ON aggregated (task, bucket);
+CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, bucket INTEGER NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (task, kind, id));
+CREATE INDEX answers_by_bucket ON answers (task, bucket)
+""",
+)
 
 
-class AggregatorDatabase(Database):
+class AggregatorTables(SqlStore):
     """What leader and helper share."""
 
-    def batch(self, task_id: bytes, interval: Interval) -> Batch:
+    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
         """All that was committed to an interval."""
-        rows = self._read(
-            "SELECT bucket, share, count, checksum FROM shards WHERE task = ? AND bucket >= ? AND bucket < ?",
-            *(task_id, interval.start, interval.end),
+        return self._merged(lambda sql, values: self._read(sql, *values), task_id, interval, merge)
+
+    def _merged(self, rows_of: _Select, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
+        """A batch with its share, merged page by page: a batch may have more shares than memory has room for."""
+        sql = (
+            "SELECT bucket, job, share FROM accumulators WHERE task = ? AND bucket < ? AND (bucket, job) > (?, ?)"
+            " ORDER BY bucket, job LIMIT ?"
         )
+        share, after = merge([]), (interval.start - 1, b"\xff" * 17)
+        while rows := rows_of(sql, (task_id, interval.end, *after, _PAGE)):
+            share = merge([share, *(as_bytes(row[2]) for row in rows if row[2])])
+            after = (as_int(rows[-1][0]), as_bytes(rows[-1][1]))
+        told = self._told(rows_of, task_id, interval)
+        return Batch(share, told.count, told.checksum, told.first, told.last)
+
+    def _told(self, rows_of: _Select, task_id: bytes, interval: Interval) -> Batch:
+        """A batch without its share."""
+        rows = rows_of(_COUNTS, (task_id, interval.start, interval.end))
         checksum = EMPTY_CHECKSUM
         for row in rows:
-            checksum = xor(checksum, as_bytes(row[3]))
+            checksum = xor(checksum, as_bytes(row[2]))
         buckets = [as_int(row[0]) for row in rows] or [0]
-        count = sum(as_int(row[2]) for row in rows)
-        return Batch(tuple(as_bytes(row[1]) for row in rows), count, checksum, min(buckets), max(buckets))
+        return Batch(b"", sum(as_int(row[1]) for row in rows), checksum, min(buckets), max(buckets))
 
-    def _commit_outs(
-        self, db: sqlite3.Connection, task_id: bytes, outs: Sequence[OutShare], fold: Fold
-    ) -> dict[bytes, ReportError]:
-        """Commit what may be committed, one partial share a bucket; returns why the rest may not (4.5.8)."""
-        refused: dict[bytes, ReportError] = {}
+    def _release(self, tx: Tx, task_id: bytes, interval: Interval) -> None:
+        """Forget the shares of a batch that was given out; its counts stay, one row a bucket."""
+        within = (task_id, interval.start, interval.end)
+        rows = selecting(tx)(_COUNTS, within)
+        kept: dict[int, tuple[int, bytes]] = {}
+        for row in rows:
+            count, checksum = kept.get(as_int(row[0]), (0, EMPTY_CHECKSUM))
+            kept[as_int(row[0])] = (count + as_int(row[1]), xor(checksum, as_bytes(row[2])))
+        tx.execute("DELETE FROM accumulators WHERE task = ? AND bucket >= ? AND bucket < ?", within)
+        rows = [(task_id, bucket, _RELEASED, *told, b"") for bucket, told in kept.items()]
+        of_rows(tx, "INSERT INTO accumulators VALUES {}", rows)
+
+    def _add_up(self, tx: Tx, task_id: bytes, job_id: bytes, outs: Sequence[OutShare], fold: Fold) -> None:
+        """Store a job's output shares, one row a bucket."""
         buckets: dict[int, list[OutShare]] = {}
         for out in outs:
-            if is_collected(db, task_id, out.bucket):
-                refused[out.report_id] = ReportError.BATCH_COLLECTED
-            elif not changed(db, "INSERT OR IGNORE INTO aggregated VALUES (?, ?)", task_id, out.report_id):
-                refused[out.report_id] = ReportError.REPORT_REPLAYED
-            else:
-                buckets.setdefault(out.bucket, []).append(out)
-        for bucket, found in buckets.items():
-            share, checksum = fold([out.share for out in found]), checksum_of(out.report_id for out in found)
-            db.execute("INSERT INTO shards VALUES (?, ?, ?, ?, ?)", (task_id, bucket, share, len(found), checksum))
+            buckets.setdefault(out.bucket, []).append(out)
+        rows = [
+            (task_id, bucket, job_id, len(of), checksum_of(o.report_id for o in of), fold([o.share for o in of]))
+            for bucket, of in buckets.items()
+        ]
+        of_rows(tx, "INSERT INTO accumulators VALUES {}", rows)
+
+    def _refused_buckets(self, tx: Tx, task_id: bytes, buckets: set[int]) -> dict[int, ReportError]:
+        """The buckets that take no report any more, with what a report of one is told."""
+        horizon, refused = self._horizon(tx, task_id), dict[int, ReportError]()
+        for bucket in buckets:
+            if _last_stop(tx, task_id, bucket + 1) > bucket:
+                refused[bucket] = ReportError.BATCH_COLLECTED
+            elif bucket < horizon:
+                refused[bucket] = ReportError.REPORT_DROPPED
         return refused
 
+    def _refuse_overlap(self, tx: Tx, task_id: bytes, interval: Interval) -> None:
+        """Raises: DapProblem, batchOverlap, where any bucket of the interval was collected."""
+        if _last_stop(tx, task_id, interval.end) > interval.start:
+            raise DapProblem(ProblemType.BATCH_OVERLAP, "part of the interval was collected before", task_id=task_id)
 
-class SqliteHelperStorage(AggregatorDatabase):
+    def _close(self, tx: Tx, task_id: bytes, interval: Interval, job_id: bytes) -> None:
+        """Nothing is committed to a closed interval."""
+        tx.execute("INSERT INTO collected VALUES (?, ?, ?, ?)", (task_id, interval.start, interval.end, job_id))
+
+    # forgetting
+
+    def _horizon(self, tx: Tx, task_id: bytes) -> int:
+        row = tx.execute("SELECT bucket FROM horizons WHERE task = ?", (task_id,)).fetchone()
+        return as_int(row[0]) if row else 0
+
+    def _raise_horizon(self, tx: Tx, task_id: bytes, horizon: int) -> int:
+        """The task's horizon afterwards, which is never lower than before."""
+        if self._horizon(tx, task_id) < horizon:
+            self._alone(tx, task_id)  # whoever still writes below it has committed then
+            tx.execute("INSERT INTO horizons VALUES (?, 0) ON CONFLICT DO NOTHING", (task_id,))
+            tx.execute("UPDATE horizons SET bucket = ? WHERE task = ? AND bucket < ?", (horizon, task_id, horizon))
+        return self._horizon(tx, task_id)
+
+    def _forget_released(self, tx: Tx, task_id: bytes, horizon: int, limit: int) -> int:
+        sql = (
+            "DELETE FROM accumulators WHERE task = ? AND job = ? AND bucket IN (SELECT bucket FROM accumulators"
+            " WHERE task = ? AND job = ? AND bucket < ? LIMIT ?)"
+        )
+        return tx.execute(sql, (task_id, _RELEASED, task_id, _RELEASED, horizon, limit)).rowcount
+
+
+class HelperTables(AggregatorTables):
     """Fills dap.storage.HelperStorage."""
-
-    KIND = 0x494C4448  # "ILDH"
-    MIGRATIONS: ClassVar[tuple[str, ...]] = (
-        SHARED_TABLES
-        + """;
-CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (task, kind, id)) WITHOUT ROWID
-""",
-    )
 
     def answer(self, task_id: bytes, kind: str, resource_id: bytes) -> bytes | None:
         rows = self._read("SELECT body FROM answers WHERE task = ? AND kind = ? AND id = ?", task_id, kind, resource_id)
@@ -92,42 +161,98 @@ CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, 
         self,
         task_id: bytes,
         job_id: bytes,
+        newest: int,
         outs: Sequence[OutShare],
         fold: Fold,
         respond: Callable[[Mapping[bytes, ReportError]], bytes],
     ) -> bytes:
-        with self._write() as db:
-            stored = self.answer(task_id, "aggregation-job", job_id)
+        with self._write() as tx:
+            self._among_others(tx, task_id)
+            stored = _claim(tx, task_id, "aggregation-job", job_id, newest)
             if stored is not None:
                 return stored
-            answer = respond(self._commit_outs(db, task_id, outs, fold))
-            db.execute("INSERT INTO answers VALUES (?, 'aggregation-job', ?, ?)", (task_id, job_id, answer))
-            return answer
+            refused = self._spend(tx, task_id, outs)
+            self._add_up(tx, task_id, job_id, [out for out in outs if out.report_id not in refused], fold)
+            return _answered(tx, task_id, "aggregation-job", job_id, respond(refused))
 
-    def collect(self, task_id: bytes, share_id: bytes, interval: Interval, respond: Callable[[Batch], bytes]) -> bytes:
-        with self._write() as db:
-            stored = self.answer(task_id, "aggregate-share", share_id)
+    def _spend(self, tx: Tx, task_id: bytes, outs: Sequence[OutShare]) -> dict[bytes, ReportError]:
+        """Note the ids of what may be committed; returns why the rest may not."""
+        closed = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
+        refused = {out.report_id: closed[out.bucket] for out in outs if out.bucket in closed}
+        # In one order for all: two jobs that share reports wait for one another, and not both.
+        new = sorted((task_id, out.report_id, out.bucket) for out in outs if out.bucket not in closed)
+        sql = "INSERT INTO aggregated VALUES {} ON CONFLICT DO NOTHING RETURNING report"
+        spent = {as_bytes(row[0]) for row in of_rows(tx, sql, new)}
+        return refused | {row[1]: ReportError.REPORT_REPLAYED for row in new if row[1] not in spent}
+
+    def collect(
+        self, task_id: bytes, share_id: bytes, interval: Interval, merge: Fold, respond: Callable[[Batch], bytes]
+    ) -> bytes:
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            stored = _claim(tx, task_id, "aggregate-share", share_id, interval.end - 1)
             if stored is not None:
                 return stored
-            refuse_overlap(db, task_id, interval)
-            answer = respond(self.batch(task_id, interval))
-            close_interval(db, task_id, interval, share_id)
-            db.execute("INSERT INTO answers VALUES (?, 'aggregate-share', ?, ?)", (task_id, share_id, answer))
-            return answer
+            self._refuse_overlap(tx, task_id, interval)
+            answer = respond(self._merged(selecting(tx), task_id, interval, merge))
+            self._close(tx, task_id, interval, share_id)
+            self._release(tx, task_id, interval)
+            return _answered(tx, task_id, "aggregate-share", share_id, answer)
+
+    def newest(self, task_id: bytes) -> int | None:
+        ((found,),) = self._read("SELECT max(bucket) FROM aggregated WHERE task = ?", task_id)
+        return None if found is None else as_int(found)
+
+    def sweep(self, task_id: bytes, horizon: int, limit: int) -> int:
+        ids = (
+            "DELETE FROM aggregated WHERE task = ? AND report IN"
+            " (SELECT report FROM aggregated WHERE task = ? AND bucket < ? ORDER BY bucket LIMIT ?)"
+        )
+        # A leader that never got the answer asks again, and has to get this one as long as the job counts for a batch
+        # that is not collected. The answers about batches stay: one row a batch.
+        answers = (
+            "DELETE FROM answers WHERE task = ? AND kind = 'aggregation-job' AND id IN (SELECT id FROM answers AS a"
+            " WHERE task = ? AND kind = 'aggregation-job' AND bucket < ? AND NOT EXISTS"
+            " (SELECT 1 FROM accumulators WHERE task = a.task AND job = a.id) ORDER BY bucket LIMIT ?)"
+        )
+        with self._write() as tx:
+            horizon = self._raise_horizon(tx, task_id, horizon)
+            below = (task_id, task_id, horizon, limit)
+            gone = tx.execute(ids, below).rowcount + tx.execute(answers, below).rowcount
+            return gone + self._forget_released(tx, task_id, horizon, limit)
 
 
-def refuse_overlap(db: sqlite3.Connection, task_id: bytes, interval: Interval) -> None:
-    """Raises: DapProblem, batchOverlap, where any bucket of the interval was collected."""
-    sql = "SELECT 1 FROM collected WHERE task = ? AND start < ? AND stop > ?"
-    if db.execute(sql, (task_id, interval.end, interval.start)).fetchone():
-        raise DapProblem(ProblemType.BATCH_OVERLAP, "part of the interval was collected before", task_id=task_id)
+class SqliteHelperStorage(SqliteStore, HelperTables):
+    """The helper's store in one SQLite file."""
+
+    KIND = HELPER_KIND
+    MIGRATIONS: ClassVar[tuple[str, ...]] = HELPER_MIGRATIONS
+    ELDEST = 2
 
 
-def close_interval(db: sqlite3.Connection, task_id: bytes, interval: Interval, job_id: bytes) -> None:
-    """Nothing is committed to a closed interval."""
-    db.execute("INSERT INTO collected VALUES (?, ?, ?, ?)", (task_id, interval.start, interval.end, job_id))
+def _claim(tx: Tx, task_id: bytes, kind: str, resource_id: bytes, bucket: int) -> bytes | None:
+    """Be the one that makes a resource, or get the answer of whoever did; the loser of a race waits for it here."""
+    new = "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    if hit(tx, new, task_id, kind, resource_id, bucket, b""):
+        return None
+    sql = "SELECT body FROM answers WHERE task = ? AND kind = ? AND id = ?"
+    row = tx.execute(sql, (task_id, kind, resource_id)).fetchone()
+    assert row is not None, "it is in the way"
+    return as_bytes(row[0])
 
 
-def is_collected(db: sqlite3.Connection, task_id: bytes, bucket: int) -> bool:
-    sql = "SELECT 1 FROM collected WHERE task = ? AND start <= ? AND stop > ?"
-    return db.execute(sql, (task_id, bucket, bucket)).fetchone() is not None
+def _answered(tx: Tx, task_id: bytes, kind: str, resource_id: bytes, body: bytes) -> bytes:
+    tx.execute("UPDATE answers SET body = ? WHERE task = ? AND kind = ? AND id = ?", (body, task_id, kind, resource_id))
+    return body
+
+
+def selecting(tx: Tx) -> _Select:
+    """How a transaction reads."""
+    return lambda sql, values: tx.execute(sql, values).fetchall()
+
+
+def _last_stop(tx: Tx, task_id: bytes, end: int) -> int:
+    """Where the last closed interval that begins before `end` stops; no two of them overlap."""
+    sql = "SELECT stop FROM collected WHERE task = ? AND start < ? ORDER BY start DESC LIMIT 1"
+    row = tx.execute(sql, (task_id, end)).fetchone()
+    return as_int(row[0]) if row else 0

@@ -1,76 +1,97 @@
-"""The leader's store in SQLite: reports on their way into jobs, jobs on their way to the helper, collections.
+"""The leader's store: reports on their way into jobs, jobs on their way to the helper, collections.
 
-A report's body stays until its batch is collected, and its VDAF state until its job is done; then both are forgotten.
-Of a report remain its id, its digest (so that a late retry is known for one) and what became of it.
+A report's body stays until its job is begun, and its VDAF state until the job is over; then both are forgotten. Of a
+report remain its id, its digest (so that a late retry is known for one) and what became of it. Reports are in the
+order of their arrival (`seq`), bodies apart from what changes, and a job holds the numbers of its reports, so that a
+job costs the same however many reports there are.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sqlite3
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from interlock.base.database import as_bytes, as_int, changed
+from interlock.base.codec import Reader, Writer
+from interlock.base.database import as_bytes, as_int
 from interlock.dap.batches import Batch, OutShare
 from interlock.dap.drafts import ReportError
-from interlock.dap.messages import Interval
+from interlock.dap.messages import REPORT_ID_SIZE, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
     Accepted,
     CollectionJob,
     CollectionState,
     Fold,
+    JobOrder,
+    Lease,
+    LeasedJob,
     NewReport,
-    PendingJob,
     ReportStates,
 )
-from interlock.node.storage.dap import (
-    SHARED_TABLES,
-    AggregatorDatabase,
-    close_interval,
-    is_collected,
-    refuse_overlap,
-)
+from interlock.node.storage.dap import SHARED_TABLES, AggregatorTables, selecting
+from interlock.node.storage.sql import SqliteStore, Tx, hit, of_rows, of_values
 
-__all__ = ["SqliteLeaderStorage"]
+__all__ = ["LEADER_KIND", "LEADER_MIGRATIONS", "LeaderTables", "SqliteLeaderStorage"]
 
-_TABLES: Final = """
-CREATE TABLE reports (task BLOB NOT NULL, id BLOB NOT NULL, bucket INTEGER NOT NULL, digest BLOB NOT NULL, body BLOB,
-    member TEXT, state TEXT NOT NULL DEFAULT 'waiting', job BLOB, place INTEGER, vdaf_state BLOB, error TEXT,
-    PRIMARY KEY (task, id));
-CREATE INDEX reports_by_state ON reports (task, state, bucket);
-CREATE INDEX reports_by_job ON reports (task, job);
+LEADER_KIND: Final = 0x494C444C  # "ILDL"
+LEADER_MIGRATIONS: Final = (
+    "",  # files of before accumulators are not read
+    SHARED_TABLES
+    + """;
+CREATE TABLE reports (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL,
+    bucket INTEGER NOT NULL, at INTEGER NOT NULL, digest BLOB NOT NULL, member TEXT,
+    state TEXT NOT NULL DEFAULT 'waiting', error INTEGER, UNIQUE (task, id));
+CREATE INDEX reports_waiting ON reports (task, bucket, seq) WHERE state = 'waiting';
+CREATE INDEX reports_by_bucket ON reports (task, bucket);
 CREATE UNIQUE INDEX one_a_member ON reports (task, bucket, member) WHERE member IS NOT NULL AND state != 'rejected';
-CREATE TABLE jobs (task BLOB NOT NULL, id BLOB NOT NULL, request BLOB NOT NULL, state TEXT NOT NULL DEFAULT 'pending',
-    PRIMARY KEY (task, id));
-CREATE TABLE collections (task BLOB NOT NULL, id BLOB NOT NULL, request BLOB NOT NULL, start INTEGER NOT NULL,
-    stop INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'pending', share_request BLOB NOT NULL DEFAULT X'',
-    answer BLOB NOT NULL DEFAULT X'', problem TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (task, id))
-"""
+CREATE TABLE bodies (seq INTEGER NOT NULL PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE jobs (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL, state TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, token BLOB NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL,
+    attempts INTEGER NOT NULL, members BLOB NOT NULL, request BLOB NOT NULL, kept BLOB NOT NULL);
+CREATE INDEX jobs_open ON jobs (task, seq) WHERE state IN ('gathered', 'begun');
+CREATE INDEX jobs_by_bucket ON jobs (task, last);
+CREATE TABLE collections (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL,
+    request BLOB NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, state TEXT NOT NULL,
+    share_request BLOB NOT NULL, answer BLOB NOT NULL, problem TEXT NOT NULL, detail TEXT NOT NULL, UNIQUE (task, id));
+CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pending', 'frozen')
+""",
+)
+_JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept"
+_OPEN: Final = "state IN ('gathered', 'begun')"
 _COLLECTION: Final = "SELECT id, request, start, stop, state, share_request, answer, problem, detail FROM collections"
 
 
-class SqliteLeaderStorage(AggregatorDatabase):
+class LeaderTables(AggregatorTables):
     """Fills dap.storage.LeaderStorage."""
-
-    KIND = 0x494C444C  # "ILDL"
-    MIGRATIONS: ClassVar[tuple[str, ...]] = (SHARED_TABLES + ";" + _TABLES,)
 
     # reports
 
-    def add_reports(self, task_id: bytes, reports: Sequence[NewReport]) -> list[Accepted]:
-        with self._write() as db:
-            return [_add(db, task_id, report) for report in reports]
+    def add_reports(self, task_id: bytes, reports: Sequence[NewReport], now_us: int) -> list[Accepted]:
+        digests = [hashlib.sha256(report.body).digest() for report in reports]
+        with self._write() as tx:
+            self._among_others(tx, task_id)
+            closed = self._refused_buckets(tx, task_id, {report.time for report in reports})
+            new = _insert(tx, task_id, [r for r in reports if r.time not in closed], now_us)
+            known = _digests(tx, task_id, {r.report_id for r in reports})
+        found = []
+        for report, digest in zip(reports, digests, strict=True):
+            if new.get(report.report_id) is report:
+                found.append(Accepted.STORED)
+            elif report.report_id in known:
+                found.append(Accepted.SAME if known[report.report_id] == digest else Accepted.REPLAYED)
+            else:
+                error = closed.get(report.time)
+                found.append(Accepted.SECOND if error is None else _TURNED_DOWN[error])
+        return found
 
-    def waiting_reports(self, task_id: bytes, limit: int, not_after: int) -> list[bytes]:
-        rows = self._read(
-            "SELECT body FROM reports WHERE task = ? AND state = 'waiting' AND bucket <= ?"
-            " ORDER BY bucket, rowid LIMIT ?",
-            *(task_id, not_after, limit),
+    def waiting_reports(self, task_id: bytes, limit: int) -> list[bytes]:
+        sql = (
+            "SELECT body FROM reports JOIN bodies ON bodies.seq = reports.seq WHERE task = ? AND state = 'waiting'"
+            " ORDER BY bucket, reports.seq LIMIT ?"
         )
-        return [as_bytes(row[0]) for row in rows]
+        return [as_bytes(row[0]) for row in self._read(sql, task_id, limit)]
 
     def states(self, task_id: bytes) -> ReportStates:
         rows = self._read("SELECT state, count(*) FROM reports WHERE task = ? GROUP BY state", task_id)
@@ -78,82 +99,115 @@ class SqliteLeaderStorage(AggregatorDatabase):
 
     # aggregation jobs
 
-    def create_job(
+    def gather(self, task_id: bytes, order: JobOrder) -> bool:
+        sql = (
+            "SELECT seq, bucket, at FROM reports WHERE task = ? AND state = 'waiting' AND bucket <= ?"
+            f" ORDER BY bucket, seq LIMIT ?{self.SKIP_LOCKED}"
+        )
+        with self._write() as tx:
+            rows = tx.execute(sql, (task_id, order.not_after, order.size)).fetchall()
+            seqs, buckets, times = ([as_int(row[i]) for row in rows] for i in range(3))
+            if not rows or not (len(rows) == order.size or _due(tx, task_id, order, buckets, times)):
+                return False
+            of_values(tx, "UPDATE reports SET state = 'taken' WHERE seq IN ({})", seqs)
+            row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, _packed(seqs), b"", b"")
+            of_rows(tx, f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES {{}}", [row])
+            return True
+
+    def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
+        free = (
+            f"SELECT seq, attempts FROM jobs WHERE task = ? AND {_OPEN} AND until <= ?"
+            f" ORDER BY seq LIMIT 1{self.SKIP_LOCKED}"
+        )
+        take = "UPDATE jobs SET token = ?, owner = ?, until = ?, attempts = attempts + 1 WHERE seq = ?"
+        with self._write() as tx:
+            row = tx.execute(free, (task_id, now_us)).fetchone()
+            if row is None:
+                return None
+            seq, before = as_int(row[0]), as_int(row[1])
+            tx.execute(take, (lease.token, lease.owner, lease.until(now_us, before), seq))
+            job = tx.execute("SELECT state, id, members, request, kept FROM jobs WHERE seq = ?", (seq,))
+            state, job_id, members, request, kept = job.fetchone() or ()
+            if state == "gathered":
+                return LeasedJob(_bodies(tx, _unpacked(as_bytes(members))))
+            return LeasedJob((), as_bytes(job_id), as_bytes(request), _unpacked_states(as_bytes(kept)))
+
+    def free_jobs(self, owner: str) -> None:
+        with self._write() as tx:
+            tx.execute(f"UPDATE jobs SET token = ?, until = 0 WHERE owner = ? AND {_OPEN}", (b"", owner))
+
+    def release_job(self, task_id: bytes, token: bytes, again_us: int) -> None:
+        sql = f"UPDATE jobs SET token = ?, until = ?, attempts = 0 WHERE task = ? AND token = ? AND {_OPEN}"
+        with self._write() as tx:
+            tx.execute(sql, (b"", again_us, task_id, token))
+
+    def begin_job(
         self,
         task_id: bytes,
+        lease: Lease,
         job_id: bytes,
         request: bytes,
-        states: Mapping[bytes, bytes],
+        states: Mapping[bytes, tuple[int, bytes]],
         rejected: Mapping[bytes, ReportError],
+        now_us: int,
     ) -> bool:
-        take = (
-            "UPDATE reports SET state = 'taken', job = ?, place = ?, vdaf_state = ?"
-            " WHERE task = ? AND id = ? AND state = 'waiting'"
+        find = (
+            "SELECT seq, attempts, members FROM jobs"
+            f" WHERE task = ? AND token = ? AND {_OPEN} AND state = 'gathered'{self.FOR_UPDATE}"
         )
-        with self._write() as db:
-            if not _all_waiting(db, task_id, [*states, *rejected]):
+        begin = "UPDATE jobs SET state = ?, id = ?, request = ?, kept = ?, until = ? WHERE seq = ?"
+        with self._write() as tx:
+            row = tx.execute(find, (task_id, lease.token)).fetchone()
+            if row is None:
                 return False
-            for place, (report_id, state) in enumerate(states.items()):
-                db.execute(take, (job_id, place, state, task_id, report_id))
-            for report_id, error in rejected.items():
-                _reject(db, task_id, report_id, error, "waiting")
-            if states:
-                db.execute("INSERT INTO jobs (task, id, request) VALUES (?, ?, ?)", (task_id, job_id, request))
+            until = lease.until(now_us, as_int(row[1]) - 1)
+            state = "begun" if states else "abandoned"
+            tx.execute(begin, (state, job_id, request, _packed_states(states), until, row[0]))
+            _reject(tx, task_id, rejected)
+            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", _unpacked(as_bytes(row[2])))
             return True
-
-    def pending_jobs(self, task_id: bytes, limit: int) -> list[PendingJob]:
-        rows = self._read(
-            "SELECT id, request FROM jobs WHERE task = ? AND state = 'pending' ORDER BY rowid LIMIT ?", task_id, limit
-        )
-        return [PendingJob(as_bytes(r[0]), as_bytes(r[1]), self._kept(task_id, as_bytes(r[0]))) for r in rows]
-
-    def _kept(self, task_id: bytes, job_id: bytes) -> dict[bytes, tuple[int, bytes]]:
-        sql = "SELECT id, bucket, vdaf_state FROM reports WHERE task = ? AND job = ? AND state = 'taken' ORDER BY place"
-        rows = self._read(sql, task_id, job_id)
-        return {as_bytes(r[0]): (as_int(r[1]), as_bytes(r[2])) for r in rows}
 
     def finish_job(
-        self,
-        task_id: bytes,
-        job_id: bytes,
-        outs: Sequence[OutShare],
-        rejected: Mapping[bytes, ReportError],
-        fold: Fold,
+        self, task_id: bytes, token: bytes, outs: Sequence[OutShare], rejected: Mapping[bytes, ReportError], fold: Fold
     ) -> bool:
-        with self._write() as db:
-            if not _move_job(db, task_id, job_id, "done"):
+        with self._write() as tx:
+            self._among_others(tx, task_id)
+            job = _end_job(tx, task_id, token, "done", "AND state = 'begun'")
+            if job is None:
                 return False
-            refused = self._commit_outs(db, task_id, outs, fold)
-            for report_id, error in {**rejected, **refused}.items():
-                _reject(db, task_id, report_id, error, "taken")
-            done = "UPDATE reports SET state = 'aggregated', vdaf_state = NULL WHERE task = ? AND job = ? AND state = ?"
-            db.execute(done, (task_id, job_id, "taken"))
+            # A batch is closed only once no report of it is under way; a bucket that is closed all the same gets none.
+            closed = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
+            late = {o.report_id: e for o in outs if (e := closed.get(o.bucket)) is ReportError.BATCH_COLLECTED}
+            _reject(tx, task_id, {**rejected, **late})
+            self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
+            of_values(tx, "UPDATE reports SET state = 'aggregated' WHERE state = 'taken' AND seq IN ({})", job[1])
             return True
 
-    def abandon_job(self, task_id: bytes, job_id: bytes, error: ReportError) -> bool:
-        with self._write() as db:
-            if not _move_job(db, task_id, job_id, "abandoned"):
+    def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool:
+        with self._write() as tx:
+            job = _end_job(tx, task_id, token, "abandoned")
+            if job is None:
                 return False
-            for report_id in self._kept(task_id, job_id):
-                _reject(db, task_id, report_id, error, "taken")
+            sql = "UPDATE reports SET state = 'rejected', error = ? WHERE state = 'taken' AND seq IN ({})"
+            of_values(tx, sql, job[1], [error.value])
+            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", job[1])
             return True
 
     # collections
 
     def open_collection(self, task_id: bytes, job_id: bytes, request: bytes, interval: Interval) -> CollectionJob:
-        with self._write() as db:
-            found = self.collection(task_id, job_id)
-            again = (
-                found is not None
-                and found.state is CollectionState.FAILED
-                and found.problem == ProblemType.INVALID_BATCH_SIZE.value
-            )
-            if found is not None and not again:
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            found = _collection_of(tx, task_id, job_id)
+            small = ProblemType.INVALID_BATCH_SIZE.value
+            if found is not None and (found.state is not CollectionState.FAILED or found.problem != small):
                 return found
-            refuse_overlap(db, task_id, interval)
-            _refuse_rivals(db, task_id, interval)
-            sql = "INSERT OR REPLACE INTO collections (task, id, request, start, stop) VALUES (?, ?, ?, ?, ?)"
-            db.execute(sql, (task_id, job_id, request, interval.start, interval.end))
+            self._refuse_overlap(tx, task_id, interval)
+            _refuse_rivals(tx, task_id, interval)
+            tx.execute("DELETE FROM collections WHERE task = ? AND id = ?", (task_id, job_id))
+            columns = "task, id, request, start, stop, state, share_request, answer, problem, detail"
+            row = (task_id, job_id, request, interval.start, interval.end, "pending", b"", b"", "", "")
+            of_rows(tx, f"INSERT INTO collections ({columns}) VALUES {{}}", [row])
         return CollectionJob(job_id, request, interval, CollectionState.PENDING)
 
     def collection(self, task_id: bytes, job_id: bytes) -> CollectionJob | None:
@@ -161,86 +215,148 @@ class SqliteLeaderStorage(AggregatorDatabase):
         return _collection(rows[0]) if rows else None
 
     def open_collections(self, task_id: bytes, limit: int) -> list[CollectionJob]:
-        sql = f"{_COLLECTION} WHERE task = ? AND state IN ('pending', 'frozen') ORDER BY rowid LIMIT ?"
+        sql = f"{_COLLECTION} WHERE task = ? AND state IN ('pending', 'frozen') ORDER BY seq LIMIT ?"
         return [_collection(row) for row in self._read(sql, task_id, limit)]
 
     def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch], bytes]) -> bytes | None:
-        with self._write() as db:
-            job = self.collection(task_id, job_id)
-            if job is None or job.state is not CollectionState.PENDING or _under_way(db, task_id, job.interval):
+        sql = "UPDATE collections SET state = 'frozen', share_request = ? WHERE task = ? AND id = ?"
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            job = _collection_of(tx, task_id, job_id)
+            if job is None or job.state is not CollectionState.PENDING or _under_way(tx, task_id, job.interval):
                 return None
-            share_request = ready(self.batch(task_id, job.interval))
-            close_interval(db, task_id, job.interval, job_id)
-            sql = "UPDATE collections SET state = 'frozen', share_request = ? WHERE task = ? AND id = ?"
-            db.execute(sql, (share_request, task_id, job_id))
+            share_request = ready(self._told(selecting(tx), task_id, job.interval))
+            self._close(tx, task_id, job.interval, job_id)
+            tx.execute(sql, (share_request, task_id, job_id))
             return share_request
 
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
         done = "UPDATE collections SET state = 'ready', answer = ? WHERE task = ? AND id = ? AND state = 'frozen'"
-        with self._write() as db:
-            job = self.collection(task_id, job_id)
-            if job is None or not changed(db, done, answer, task_id, job_id):
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            job = _collection_of(tx, task_id, job_id)
+            if job is None or not hit(tx, done, answer, task_id, job_id):
                 return False
-            forget = "UPDATE reports SET body = NULL WHERE task = ? AND bucket >= ? AND bucket < ?"
-            db.execute(forget, (task_id, job.interval.start, job.interval.end))
+            self._release(tx, task_id, job.interval)
             return True
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, problem: str, detail: str) -> bool:
-        sql = (
-            "UPDATE collections SET state = 'failed', problem = ?, detail = ?"
-            " WHERE task = ? AND id = ? AND state IN ('pending', 'frozen')"
+    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
+        sql = "UPDATE collections SET state = 'failed', problem = ?, detail = ? WHERE task = ? AND id = ? AND state = ?"
+        still = (CollectionState.PENDING, CollectionState.FROZEN)
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            if state not in still or not hit(tx, sql, problem, detail, task_id, job_id, state.value):
+                return False
+            tx.execute("DELETE FROM collected WHERE task = ? AND job = ?", (task_id, job_id))
+            return True
+
+    # forgetting
+
+    def newest(self, task_id: bytes) -> int | None:
+        ((found,),) = self._read("SELECT max(bucket) FROM reports WHERE task = ?", task_id)
+        return None if found is None else as_int(found)
+
+    def sweep(self, task_id: bytes, horizon: int, limit: int) -> int:
+        reports = (
+            "DELETE FROM reports WHERE seq IN (SELECT seq FROM reports WHERE task = ? AND bucket < ?"
+            " AND state IN ('aggregated', 'rejected') ORDER BY bucket LIMIT ?)"
         )
-        with self._write() as db:
-            if not changed(db, sql, problem, detail, task_id, job_id):
-                return False
-            db.execute("DELETE FROM collected WHERE task = ? AND job = ?", (task_id, job_id))
-            return True
+        jobs = (
+            "DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs AS j WHERE task = ? AND last < ?"
+            " AND state IN ('done', 'abandoned') AND NOT EXISTS"
+            " (SELECT 1 FROM accumulators WHERE task = j.task AND job = j.id) ORDER BY last LIMIT ?)"
+        )
+        failed = "DELETE FROM collections WHERE task = ? AND stop <= ? AND state = 'failed'"
+        with self._write() as tx:
+            horizon = self._raise_horizon(tx, task_id, horizon)
+            below = (task_id, horizon, limit)
+            gone = tx.execute(reports, below).rowcount + tx.execute(jobs, below).rowcount
+            gone += tx.execute(failed, (task_id, horizon)).rowcount
+            return gone + self._forget_released(tx, task_id, horizon, limit)
 
 
-def _add(db: sqlite3.Connection, task_id: bytes, report: NewReport) -> Accepted:
-    digest = hashlib.sha256(report.body).digest()
-    known = db.execute("SELECT digest FROM reports WHERE task = ? AND id = ?", (task_id, report.report_id)).fetchone()
-    if known is not None:
-        return Accepted.SAME if known[0] == digest else Accepted.REPLAYED
-    if is_collected(db, task_id, report.time):
-        return Accepted.COLLECTED
-    row = (task_id, report.report_id, report.time, digest, report.body, report.member)
-    # OR IGNORE: the id is new, so the one thing that can be in the way is another report of this member
-    sql = "INSERT OR IGNORE INTO reports (task, id, bucket, digest, body, member) VALUES (?, ?, ?, ?, ?, ?)"
-    return Accepted.STORED if changed(db, sql, *row) else Accepted.SECOND
+class SqliteLeaderStorage(SqliteStore, LeaderTables):
+    """The leader's store in one SQLite file."""
+
+    KIND = LEADER_KIND
+    MIGRATIONS: ClassVar[tuple[str, ...]] = LEADER_MIGRATIONS
+    ELDEST = 2
 
 
-def _reject(db: sqlite3.Connection, task_id: bytes, report_id: bytes, error: ReportError, state: str) -> None:
+_TURNED_DOWN: Final = {
+    ReportError.BATCH_COLLECTED: Accepted.COLLECTED,
+    ReportError.REPORT_DROPPED: Accepted.PAST,
+}
+
+
+def _insert(tx: Tx, task_id: bytes, reports: Sequence[NewReport], now_us: int) -> dict[bytes, NewReport]:
+    """Store reports whose id is new, and whose member has no other in the bucket; the first of several of one id."""
+    first: dict[bytes, NewReport] = {}
+    for report in reports:
+        first.setdefault(report.report_id, report)
+    new = sorted(first.values(), key=lambda r: r.report_id)  # in one order for all: see HelperTables._spend
+    rows = [(task_id, r.report_id, r.time, now_us, hashlib.sha256(r.body).digest(), r.member) for r in new]
+    columns = "task, id, bucket, at, digest, member"
+    made = of_rows(tx, f"INSERT INTO reports ({columns}) VALUES {{}} ON CONFLICT DO NOTHING RETURNING seq, id", rows)
+    stored = {as_bytes(row[1]): first[as_bytes(row[1])] for row in made}
+    of_rows(tx, "INSERT INTO bodies VALUES {}", [(row[0], first[as_bytes(row[1])].body) for row in made])
+    return stored
+
+
+def _digests(tx: Tx, task_id: bytes, report_ids: set[bytes]) -> dict[bytes, bytes]:
+    sql = "SELECT id, digest FROM reports WHERE task = ? AND id IN ({})"
+    return {as_bytes(row[0]): as_bytes(row[1]) for row in of_values(tx, sql, report_ids, [task_id])}
+
+
+def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times: Sequence[int]) -> bool:
+    """Whether fewer reports than a job holds go now: by their age (a clock that was set back counts), or asked for."""
+    if any(at <= order.now_us - order.patience_us or at > order.now_us for at in times):
+        return True
+    sql = "SELECT 1 FROM collections WHERE task = ? AND state = 'pending' AND start <= ? AND stop > ?"
+    return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
+
+
+def _bodies(tx: Tx, members: Sequence[int]) -> tuple[bytes, ...]:
+    rows = of_values(tx, "SELECT seq, body FROM bodies WHERE seq IN ({})", members)
+    return tuple(as_bytes(row[1]) for row in sorted(rows, key=lambda row: as_int(row[0])))
+
+
+def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> tuple[bytes, list[int]] | None:
+    """End the job that is under this lease; its id, and the numbers of its reports."""
     sql = (
-        "UPDATE reports SET state = 'rejected', error = ?, body = NULL, vdaf_state = NULL"
-        " WHERE task = ? AND id = ? AND state = ?"
+        "UPDATE jobs SET state = ?, token = ?, request = ?, kept = ?"
+        f" WHERE task = ? AND token = ? AND {_OPEN} {also} RETURNING id, members"
     )
-    db.execute(sql, (error.value, task_id, report_id, state))
+    row = tx.execute(sql, (state, b"", b"", b"", task_id, token)).fetchone()
+    return None if row is None else (as_bytes(row[0]), _unpacked(as_bytes(row[1])))
 
 
-def _all_waiting(db: sqlite3.Connection, task_id: bytes, report_ids: Sequence[bytes]) -> bool:
-    sql = "SELECT 1 FROM reports WHERE task = ? AND id = ? AND state = 'waiting'"
-    return all(db.execute(sql, (task_id, report_id)).fetchone() for report_id in report_ids)
+def _reject(tx: Tx, task_id: bytes, rejected: Mapping[bytes, ReportError]) -> None:
+    sql = "UPDATE reports SET state = 'rejected', error = ? WHERE task = ? AND id = ? AND state = 'taken'"
+    for report_id, error in rejected.items():
+        tx.execute(sql, (error.value, task_id, report_id))
 
 
-def _move_job(db: sqlite3.Connection, task_id: bytes, job_id: bytes, state: str) -> bool:
-    sql = "UPDATE jobs SET state = ?, request = X'' WHERE task = ? AND id = ? AND state = 'pending'"
-    return changed(db, sql, state, task_id, job_id)
+def _under_way(tx: Tx, task_id: bytes, interval: Interval) -> bool:
+    waiting = "SELECT 1 FROM reports WHERE task = ? AND state = 'waiting' AND bucket >= ? AND bucket < ? LIMIT 1"
+    taken = f"SELECT 1 FROM jobs WHERE task = ? AND {_OPEN} AND last >= ? AND first < ? LIMIT 1"
+    within = (task_id, interval.start, interval.end)
+    return any(tx.execute(sql, within).fetchone() is not None for sql in (waiting, taken))
 
 
-def _under_way(db: sqlite3.Connection, task_id: bytes, interval: Interval) -> bool:
-    sql = "SELECT 1 FROM reports WHERE task = ? AND state IN ('waiting', 'taken') AND bucket >= ? AND bucket < ?"
-    return db.execute(sql, (task_id, interval.start, interval.end)).fetchone() is not None
-
-
-def _refuse_rivals(db: sqlite3.Connection, task_id: bytes, interval: Interval) -> None:
-    """Raises: DapProblem, where another collection job that has not failed reaches into the interval."""
-    sql = "SELECT 1 FROM collections WHERE task = ? AND state != 'failed' AND start < ? AND stop > ?"
-    if db.execute(sql, (task_id, interval.end, interval.start)).fetchone():
+def _refuse_rivals(tx: Tx, task_id: bytes, interval: Interval) -> None:
+    """Raises: DapProblem, where a collection job that is under way reaches into the interval."""
+    sql = "SELECT 1 FROM collections WHERE task = ? AND state IN ('pending', 'frozen') AND start < ? AND stop > ?"
+    if tx.execute(sql, (task_id, interval.end, interval.start)).fetchone():
         raise DapProblem(ProblemType.BATCH_OVERLAP, "another collection job has part of the interval", task_id=task_id)
 
 
-def _collection(row: tuple[object, ...]) -> CollectionJob:
+def _collection_of(tx: Tx, task_id: bytes, job_id: bytes) -> CollectionJob | None:
+    row = tx.execute(f"{_COLLECTION} WHERE task = ? AND id = ?", (task_id, job_id)).fetchone()
+    return None if row is None else _collection(row)
+
+
+def _collection(row: Sequence[object]) -> CollectionJob:
     start, stop = as_int(row[2]), as_int(row[3])
     return CollectionJob(
         job_id=as_bytes(row[0]),
@@ -252,3 +368,26 @@ def _collection(row: tuple[object, ...]) -> CollectionJob:
         problem=str(row[7]),
         detail=str(row[8]),
     )
+
+
+def _packed(members: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(members)}q", *members)
+
+
+def _unpacked(data: bytes) -> list[int]:
+    return list(struct.unpack(f">{len(data) // 8}q", data))
+
+
+def _packed_states(states: Mapping[bytes, tuple[int, bytes]]) -> bytes:
+    out = Writer()
+    for report_id, (bucket, state) in states.items():
+        out.fixed(report_id, REPORT_ID_SIZE).u64(bucket).opaque32(state)
+    return out.done()
+
+
+def _unpacked_states(data: bytes) -> dict[bytes, tuple[int, bytes]]:
+    states, reader = dict[bytes, tuple[int, bytes]](), Reader(data)
+    while reader.left:
+        report_id = reader.take(REPORT_ID_SIZE)
+        states[report_id] = (reader.u64(), reader.opaque32())
+    return states

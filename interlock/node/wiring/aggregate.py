@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from starlette.applications import Starlette
 
 from interlock.base.blind_rsa import PythonBlindRsa
-from interlock.base.clock import Clock
+from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.fetch import fetcher_of
 from interlock.base.settings import BadConfig
 from interlock.commons.subscribe import Subscriber
@@ -38,7 +38,8 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
     storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = HttpExchange(secret_in(place / "helper-token"))
-    driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange)
+    patience_us = round(config.patience_s * MICROSECONDS)
+    driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange, patience_us=patience_us, owner="leader")
     with contextlib.ExitStack() as stack:
         stack.callback(storage.close)
         stack.callback(exchange.close)
