@@ -72,6 +72,7 @@ CODES: Final[dict[str, int]] = {
     "vdaf": EXIT_REFUSED,
     "task-refused": EXIT_REFUSED,
     "batch-too-small": EXIT_REFUSED,
+    "budget-spent": EXIT_REFUSED,
     # checks that a person asked for
     "check-failed": EXIT_REFUSED,
 }

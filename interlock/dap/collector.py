@@ -10,6 +10,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.6.1 and 4.6.4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +22,7 @@ from interlock.dap.batches import query_for
 from interlock.dap.drafts import Role
 from interlock.dap.jobs import CollectionJobReq, CollectionJobResp
 from interlock.dap.messages import Interval, media_type
+from interlock.dap.noise import Noise, centred, reach, shape_of
 from interlock.dap.shares import HpkeKey, open_aggregate_share
 from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, Reply, checked
@@ -42,11 +44,15 @@ class BadCollection(InterlockError):
 
 @dataclass(frozen=True)
 class Collected:
-    """A batch: how many reports, the span of their times, and a sum for each place of the catalog."""
+    """A batch: how many reports, the span of their times, a sum for each place, and the noise that is in each sum.
+
+    Under noise a sum may be negative, or more than the number of reports; the count has no noise.
+    """
 
     report_count: int
     interval: Interval
     sums: tuple[int, ...]
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,20 @@ class Collector:
             open_aggregate_share(self._task, role, self._key, asked, sealed)
             for role, sealed in ((Role.LEADER, found.leader_share), (Role.HELPER, found.helper_share))
         ]
-        sums = self._vdaf.unshard(shares, found.report_count)
-        if not all(0 <= total <= found.report_count for total in sums):
+        sums = self._sums(self._vdaf.unshard(shares, found.report_count), found.report_count)
+        return Collected(found.report_count, found.interval, sums, self._task.noise)
+
+    def _sums(self, sums: Sequence[int], count: int) -> tuple[int, ...]:
+        """The sums as integers. Raises: BadCollection, for one that no batch of this size has."""
+        noise, slack = self._task.noise, 0
+        if noise is not None:
+            shape = shape_of(self._task.config.vdaf_type, self._task.config.vdaf_configuration)
+            sums, slack = [centred(shape, total) for total in sums], reach(noise, shape)
+        if not all(-slack <= total <= count + slack for total in sums):
             raise BadCollection(
                 "a sum is larger than the number of reports: the aggregators do not hold the same batch"
             )
-        return Collected(found.report_count, found.interval, tuple(sums))
+        return tuple(sums)
 
     def _result(self, request: bytes, reply: Reply, location: str) -> Collected | Pending:
         if reply.body:

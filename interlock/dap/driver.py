@@ -28,6 +28,7 @@ from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
 from interlock.dap.backend import SealedShare, VdafError, Verdict
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
+from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
 from interlock.dap.jobs import (
@@ -87,10 +88,12 @@ class Driver:
         helper: Exchange,
         *,
         job_size: int = JOB_SIZE,
+        release: Release = BARE,
         patience_us: int = 0,
         owner: str = "",
     ) -> None:
         """`patience_us` is how long reports wait for a job to fill; `owner` is a name that nobody else works under."""
+        self._release = release
         self._tasks = tasks
         self._keys = keys
         self._storage = storage
@@ -270,6 +273,7 @@ class Driver:
         """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""
         task = held.task
         request = CollectionJobReq.decode(job.request)
+        self._release.check(task, selector_for(job.interval).encode(), job.interval.duration)
 
         def ready(batch: Batch) -> bytes:
             check_size(task, batch)
@@ -295,7 +299,9 @@ class Driver:
         helper_share = AggregateShare.decode(reply.body).ciphertext
         request = CollectionJobReq.decode(job.request)
         batch = self._storage.batch(task.task_id, job.interval, self._vdaf(task).merge)
-        sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, batch.share, self._rng)
+        selector = selector_for(job.interval).encode()
+        share = self._release(task, batch.share, selector, job.interval.duration)
+        sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, share, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)
 

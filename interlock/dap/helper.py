@@ -18,6 +18,7 @@ from interlock.base.clock import Clock
 from interlock.base.primitives import Rng
 from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
+from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.jobs import (
     AggregateShare,
@@ -72,7 +73,9 @@ class Helper:
         rng: Rng,
         *,
         admit: Admit = admit_all,
+        release: Release = BARE,
     ) -> None:
+        self._release = release
         self._tasks = tasks
         self._keys = keys
         self._storage = storage
@@ -202,7 +205,9 @@ class Helper:
                 "or not the same ones",
                 task_id=held.task.task_id,
             )
-        sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, batch.share, self._rng)
+        buckets = _selected(held.task, request).duration
+        share = self._release(held.task, batch.share, request.selector.encode(), buckets)
+        sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, share, self._rng)
         return AggregateShare(sealed).encode()
 
 

@@ -20,6 +20,7 @@ from interlock.base.errors import InterlockError
 __all__ = [
     "MEDIA_TYPE",
     "URN",
+    "BudgetSpent",
     "DapProblem",
     "ProblemType",
     "decoded",
@@ -31,11 +32,12 @@ __all__ = [
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:ietf:params:ppm:dap:error:"
+OWN: Final = "mesh:dap/error/"  # before the types that DAP does not register
 T = TypeVar("T")
 
 
 class ProblemType(enum.Enum):
-    """The registered error types; the value is the token behind the URN."""
+    """The registered error types, and one of ours; the value is the token behind the URN."""
 
     INVALID_MESSAGE = "invalidMessage"
     UNRECOGNIZED_TASK = "unrecognizedTask"
@@ -48,6 +50,11 @@ class ProblemType(enum.Enum):
     BATCH_OVERLAP = "batchOverlap"
     UNSUPPORTED_EXTENSION = "unsupportedExtension"
     INVALID_EXTENSION = "invalidExtension"
+    BUDGET_SPENT = "budgetSpent"  # ours: the task's noise costs more than its budget has left
+
+    @property
+    def uri(self) -> str:
+        return (OWN if self is ProblemType.BUDGET_SPENT else URN) + self.value
 
 
 _NOT_FOUND: Final = frozenset({ProblemType.UNRECOGNIZED_TASK, ProblemType.UNRECOGNIZED_AGGREGATION_JOB})
@@ -77,10 +84,19 @@ class DapProblem(InterlockError):
         """The problem document, JSON in UTF-8."""
         body: dict[str, object] = {"status": self.status, "detail": self.what}
         if self.kind is not None:
-            body = {"type": URN + self.kind.value, "title": self.kind.value, **body}
+            body = {"type": self.kind.uri, "title": self.kind.value, **body}
         if self.task_id is not None:
             body["taskid"] = to_b64url(self.task_id)
         return json.dumps({**body, **self.extra}).encode("utf-8")
+
+
+class BudgetSpent(DapProblem):
+    """A batch whose release would cost more privacy than its task has left; asking again does not help."""
+
+    code = "budget-spent"
+
+    def __init__(self, what: str, *, task_id: bytes | None = None, status: int = 403) -> None:
+        super().__init__(ProblemType.BUDGET_SPENT, what, task_id=task_id, status=status)
 
 
 def decoded(read: Callable[[bytes], T], body: bytes, task_id: bytes) -> T:
@@ -102,9 +118,7 @@ def problem_type(body: bytes) -> ProblemType | None:
         named = json_object(body, "problem document").get("type")
     except NotCanonical:
         return None
-    if isinstance(named, str) and named.startswith(URN):
-        return next((kind for kind in ProblemType if kind.value == named.removeprefix(URN)), None)
-    return None
+    return next((kind for kind in ProblemType if kind.uri == named), None)
 
 
 def to_b64url(data: bytes) -> str:

@@ -23,7 +23,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
-from interlock.dap.backend import VERIFY_KEY_SIZE
+from interlock.dap.backend import VERIFY_KEY_SIZE, VdafError
 from interlock.dap.drafts import DAP_18, Draft
 from interlock.dap.messages import (
     MEMBERSHIP,
@@ -35,6 +35,7 @@ from interlock.dap.messages import (
     TaskConfiguration,
     spoken,
 )
+from interlock.dap.noise import NOISE, Noise, demand_room
 from interlock.dap.problems import to_b64url
 
 __all__ = [
@@ -75,6 +76,7 @@ class Task:
     membership: bytes | None = field(default=None, repr=False)  # of the membership extension: what proofs it asks for
     demo: bool = False
     draft: Draft = DAP_18
+    noise: Noise | None = None  # of the noise extension: what each aggregator adds before it releases a sum
 
     @property
     def catalog_digest(self) -> bytes | None:
@@ -159,15 +161,21 @@ def new_configuration(
     vdaf_config: bytes,
     interval: Interval | None = None,
     membership: bytes | None = None,
+    noise: Noise | None = None,
 ) -> bytes:
     """The configuration bytes of a new task over a catalog; `vdaf_config` is the backend's, times are seconds.
 
-    With `membership`, whatever it says, each report has to prove that a member sent it.
+    With `membership`, whatever it says, each report has to prove that a member sent it; with `noise`, each aggregator
+    adds it to what it releases.
     Raises: ValueError, for a digest that is not 32 bytes or a URL that is not ASCII.
     """
     if len(catalog_digest) != 32:
         raise ValueError("a catalog's digest has 32 bytes")
-    named = ((TASK_INTERVAL, None if interval is None else interval.encode()), (MEMBERSHIP, membership))
+    named = (
+        (TASK_INTERVAL, None if interval is None else interval.encode()),
+        (MEMBERSHIP, membership),
+        (NOISE, None if noise is None else noise.encode()),
+    )
     extensions = tuple(Extension(kind, data) for kind, data in named if data is not None)
     return TaskConfiguration(
         task_info=_INFO + catalog_digest,
@@ -194,16 +202,19 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
         sum_vec = _sum_vec(config)
         extensions = _extensions(config.extensions)
         interval = Interval.decode(extensions[TASK_INTERVAL]) if TASK_INTERVAL in extensions else None
+        noise = Noise.decode(extensions[NOISE]) if NOISE in extensions else None
     except Malformed as e:
         raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
     if len(config.task_info) < draft.task_info_least:
         raise TaskRefused(f"its task_info is empty, which {draft.tag} forbids")
     _check_batches(config, demo)
+    if noise is not None:
+        _check_noise(config, noise)
     _check_url("leader", config.leader_url)
     _check_url("helper", config.helper_url)
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
-    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo, draft)
+    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo, draft, noise)
 
 
 def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
@@ -220,7 +231,7 @@ def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
 def _extensions(extensions: tuple[Extension, ...]) -> dict[int, bytes]:
     if not in_order(extensions):
         raise TaskRefused("its extensions are not in increasing order")
-    unknown = [e.kind for e in extensions if e.kind not in (TASK_INTERVAL, MEMBERSHIP)]
+    unknown = [e.kind for e in extensions if e.kind not in (TASK_INTERVAL, MEMBERSHIP, NOISE)]
     if unknown:
         raise TaskRefused(f"task extension {unknown[0]} is not known here")
     return {e.kind: e.data for e in extensions}
@@ -239,6 +250,13 @@ def _check_batches(config: TaskConfiguration, demo: bool) -> None:
             f"a batch of {config.min_batch_size} reports says too much about each; the floor is {floor}",
             fix="" if demo else f"only a demonstration may go below it, down to {DEMO_LEAST}",
         )
+
+
+def _check_noise(config: TaskConfiguration, noise: Noise) -> None:
+    try:
+        demand_room(noise, config.vdaf_type, config.vdaf_configuration)
+    except VdafError as e:
+        raise TaskRefused(f"its noise cannot be made ({e.what})", fix="give it a larger cost") from None
 
 
 def _check_url(whose: str, url: bytes) -> None:

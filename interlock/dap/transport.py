@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from interlock.base.fetch import Unreachable
-from interlock.dap.problems import DapProblem, problem_type
+from interlock.dap.problems import BudgetSpent, DapProblem, ProblemType, problem_type
 
 __all__ = ["REPLY_LIMIT", "Exchange", "Reply", "checked"]
 
@@ -39,6 +39,8 @@ def checked(reply: Reply, url: str, media_type: str = "") -> Reply:
     """
     if not 200 <= reply.status < 300:
         kind = problem_type(reply.body) if 400 <= reply.status < 500 else None
+        if kind is ProblemType.BUDGET_SPENT:
+            raise BudgetSpent("the task's privacy budget is spent", status=reply.status)
         if kind is not None:
             raise DapProblem(kind, "the other side refused the request", status=reply.status)
         raise Unreachable(f"answered HTTP {reply.status}", where=url, fix="check the other side's log and our token")

@@ -60,11 +60,12 @@ def configuration(
         min_batch_size=least,
         vdaf_config=VDAF_CONFIG,
         membership=membership,
+        noise=noise,
     )
 
 
-def task(least: int = 3, membership: bytes | None = None, draft: Draft = DAP_18) -> Task:
-    return task_of(configuration(least=least, membership=membership), demo=True, draft=draft)
+def task(least: int = 3, membership: bytes | None = None, draft: Draft = DAP_18, noise: Noise | None = None) -> Task:
+    return task_of(configuration(least=least, membership=membership, noise=noise), demo=True, draft=draft)
 
 
 @dataclass
@@ -120,7 +121,7 @@ class World:
     ) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.task = task(least, membership, draft)
+        self.task = task(least, membership, draft, noise)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
         self.helper_key = new_key(2, secrets.token_bytes, kem)

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from interlock.base.codec import Writer
+from interlock.base.codec import Malformed, Reader, Writer
+from interlock.dap.backend import VdafError
 from interlock.dap.vdaf.field import FIELD64, FIELD128, Field
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Sum",
     "SumVec",
     "best_chunk_length",
+    "circuit_of_config",
 ]
 
 MAX_ELEMENTS: Final = 1 << 20  # of an encoded measurement or a chunk: a task that asks for more is refused
@@ -258,6 +260,35 @@ class MultihotCountVec(_BitVector):
     def outputs(self, meas: Sequence[int], results: Sequence[int], shares: int) -> list[int]:
         claimed = self.field.dot(self.weights, meas[self.length :])
         return [sum(results), sum(meas[: self.length]) - claimed]
+
+
+def circuit_of_config(algorithm_id: int, vdaf_config: bytes) -> Circuit:
+    """The circuit of a task's vdaf_type and vdaf_configuration.
+
+    Raises: VdafError, for a type or parameters that are not here.
+    """
+    reader = Reader(vdaf_config, "VDAF configuration")
+    try:
+        circuit = _read(algorithm_id, reader)
+        reader.finish()
+    except (Malformed, ValueError) as error:
+        raise VdafError(f"VDAF {algorithm_id} cannot be set up: {error}") from None
+    return circuit
+
+
+def _read(algorithm_id: int, reader: Reader) -> Circuit:
+    if algorithm_id == Count.algorithm_id:
+        return Count()
+    if algorithm_id == Sum.algorithm_id:
+        return Sum(reader.u64())
+    if algorithm_id == SumVec.algorithm_id:
+        return SumVec(reader.u32(), reader.u64(), reader.u32())
+    if algorithm_id == Histogram.algorithm_id:
+        return Histogram(reader.u32(), reader.u32())
+    if algorithm_id == MultihotCountVec.algorithm_id:
+        length, chunk = reader.u32(), reader.u32()
+        return MultihotCountVec(length, reader.u64(), chunk)
+    raise ValueError("no such Prio3 type")
 
 
 def best_chunk_length(elements: int) -> int:

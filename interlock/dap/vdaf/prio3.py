@@ -17,10 +17,9 @@ import hmac
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interlock.base.codec import Malformed, Reader
 from interlock.dap.backend import NONCE_SIZE, SEED_SIZE, VERIFY_KEY_SIZE, SealedShare, VdafError, Verdict
 from interlock.dap.vdaf import flp, job
-from interlock.dap.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
+from interlock.dap.vdaf.circuits import Circuit, circuit_of_config
 from interlock.dap.vdaf.xof import XofTurboShake128, domain_separation_tag
 
 __all__ = ["Prio3", "prio3_of_config"]
@@ -211,28 +210,7 @@ def prio3_of_config(algorithm_id: int, vdaf_config: bytes) -> Prio3:
 
     Raises: VdafError, for a type or parameters that this form has not.
     """
-    reader = Reader(vdaf_config, "VDAF configuration")
-    try:
-        circuit = _circuit_of(algorithm_id, reader)
-        reader.finish()
-    except (Malformed, ValueError) as error:
-        raise VdafError(f"VDAF {algorithm_id} cannot be set up: {error}") from None
-    return Prio3(circuit)
-
-
-def _circuit_of(algorithm_id: int, reader: Reader) -> Circuit:
-    if algorithm_id == Count.algorithm_id:
-        return Count()
-    if algorithm_id == Sum.algorithm_id:
-        return Sum(reader.u64())
-    if algorithm_id == SumVec.algorithm_id:
-        return SumVec(reader.u32(), reader.u64(), reader.u32())
-    if algorithm_id == Histogram.algorithm_id:
-        return Histogram(reader.u32(), reader.u32())
-    if algorithm_id == MultihotCountVec.algorithm_id:
-        length, chunk = reader.u32(), reader.u32()
-        return MultihotCountVec(length, reader.u64(), chunk)
-    raise ValueError("no such Prio3 type")
+    return Prio3(circuit_of_config(algorithm_id, vdaf_config))
 
 
 def _without(whole: Sequence[int], shares: Sequence[Sequence[int]], p: int) -> list[int]:

@@ -13,6 +13,7 @@ from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.fetch import fetcher_of
 from interlock.base.settings import BadConfig
 from interlock.commons.subscribe import Subscriber
+from interlock.dap.budget import NoisyRelease, Release
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
@@ -23,6 +24,7 @@ from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import aggregate
 from interlock.node.roles.admission import Admission
 from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
@@ -39,8 +41,14 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = HttpExchange(secret_in(place / "helper-token"))
     patience_us = round(config.patience_s * MICROSECONDS)
-    driver = Driver(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange, patience_us=patience_us, owner="leader")
     with contextlib.ExitStack() as stack:
+        release = stack.enter_context(_release(config, clock))
+        driver = Driver(
+            *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
+            patience_us=patience_us,
+            owner="leader",
+            release=release,
+        )
         stack.callback(storage.close)
         stack.callback(exchange.close)
         leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
@@ -56,9 +64,17 @@ def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
     storage = SqliteHelperStorage(place / "helper.sqlite")
-    with contextlib.closing(storage):
-        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom, admit=_admission(config, clock))
+    with contextlib.closing(storage), _release(config, clock) as release:
+        admit = _admission(config, clock)
+        helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom, admit=admit, release=release)
         yield aggregate.helper_app(helper, leaders=read_tokens(place / "leaders.json"))
+
+
+@contextlib.contextmanager
+def _release(config: ServeConfig, clock: Clock) -> Iterator[Release]:
+    """What an aggregator does to its shares before it lets them out: noise where a task has some, within its budget."""
+    with contextlib.closing(BudgetStore(config.directory / BUDGET_FILE)) as budget:
+        yield NoisyRelease(vdaf_of, budget, clock, os.urandom)
 
 
 def _admission(config: ServeConfig, clock: Clock) -> Admit:

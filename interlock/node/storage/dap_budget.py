@@ -1,0 +1,80 @@
+"""An aggregator's ledger of its privacy budgets in SQLite: what each batch that was released has cost.
+
+    spent (task, batch) -> the cost as a fraction, and when
+
+Fills dap.budget.Budget. A row is never changed and never deleted: a cost cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final
+
+from interlock.base.database import Database, as_bytes, as_int
+from interlock.dap.budget import Charge, spent_out
+
+__all__ = ["BUDGET_FILE", "BudgetStore", "Spent"]
+
+BUDGET_FILE: Final = "budget.sqlite"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One release: its task, its batch's selector, what it cost, and when it was charged (microseconds)."""
+
+    task_id: bytes
+    batch: bytes
+    cost: Fraction
+    at: int
+
+
+class BudgetStore(Database):
+    """One aggregator's ledger; any number of its processes may have it open."""
+
+    KIND = 0x494C4442  # "ILDB"
+    MIGRATIONS: ClassVar[tuple[str, ...]] = (
+        """
+CREATE TABLE spent (task BLOB NOT NULL, batch BLOB NOT NULL, cost TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (task, batch)) WITHOUT ROWID
+""",
+    )
+
+    def charge(self, charge: Charge, now_us: int) -> None:
+        """Raises: BudgetSpent, NotWritable."""
+        with self._write() as db:
+            if self._has_room(db, charge):
+                row = (charge.task_id, charge.batch, str(charge.cost), now_us)
+                db.execute("INSERT INTO spent VALUES (?, ?, ?, ?)", row)
+
+    def check(self, charge: Charge) -> None:
+        """Raises: BudgetSpent, NotWritable."""
+        with self._write() as db:
+            self._has_room(db, charge)
+
+    def rows(self, task_id: bytes) -> list[Spent]:
+        """What was released of a task, oldest first."""
+        found = self._read("SELECT task, batch, cost, at FROM spent WHERE task = ? ORDER BY at, batch", task_id)
+        return [Spent(as_bytes(task), as_bytes(batch), _cost(cost), as_int(at)) for task, batch, cost, at in found]
+
+    def _has_room(self, db: sqlite3.Connection, charge: Charge) -> bool:
+        """False where the batch is charged already. Raises: BudgetSpent."""
+        rows = db.execute("SELECT batch, cost FROM spent WHERE task = ?", (charge.task_id,)).fetchall()
+        if any(as_bytes(batch) == charge.batch for batch, _ in rows):
+            return False
+        refused = spent_out(charge, _total(cost for _, cost in rows))
+        if refused is not None:
+            raise refused
+        return True
+
+
+def _total(costs: Iterable[object]) -> Fraction:
+    return sum(map(_cost, costs), Fraction(0))
+
+
+def _cost(value: object) -> Fraction:
+    if not isinstance(value, str):
+        raise AssertionError("a cost is kept as text")
+    return Fraction(value)
