@@ -7,7 +7,7 @@ URL byte, another role or draft, and it does not open. Source: draft-ietf-ppm-da
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from interlock.base.clock import MICROSECONDS
@@ -38,6 +38,7 @@ __all__ = [
     "new_key",
     "open_aggregate_share",
     "open_input_share",
+    "rotated",
     "seal_aggregate_share",
     "seal_input_share",
     "sealed_share",
@@ -86,6 +87,25 @@ class HpkeKey:
 
 def new_key(key_id: int, rng: Rng, kem: hpke.Kem = hpke.X25519) -> HpkeKey:
     return HpkeKey(key_id, hpke.derive_key_pair(rng(hpke.SEED_SIZE), kem))
+
+
+def rotated(keys: Sequence[HpkeKey], now_us: int, overlap_us: int, rng: Rng, kem: hpke.Kem) -> list[HpkeKey]:
+    """A fresh key before the ones there are, which open for `overlap_us` more; those whose time is over are gone.
+
+    The draft asks for twice the cache life of /hpke_config at least (4.4.1).
+    Raises: ValueError, where all 256 ids are in use.
+    """
+    kept = [
+        key if key.until_us is not None else replace(key, until_us=now_us + overlap_us)
+        for key in keys
+        if key.until_us is None or key.until_us > now_us
+    ]
+    used = {key.id for key in kept}
+    last = keys[0].id if keys else 0
+    free = next((i % 256 for i in range(last + 1, last + 257) if i % 256 not in used), None)
+    if free is None:
+        raise ValueError("every id of a key is in use")
+    return [new_key(free, rng, kem), *kept]
 
 
 class KeyRing:

@@ -1,12 +1,13 @@
 """A task and HPKE keys as files. An aggregator's task and keys hold secrets; the client's task holds none.
 
 Pairs: `dump_task` and `load_task`, `dump_client_task` and `load_client_task` (what members and the collector get),
-`dump_key` and `load_key`. Whoever writes bytes that hold secrets makes the file private. A task of version 1 names no
-draft: it is dap-18.
+`dump_key` and `load_key` (the collector's), `dump_keys` and `load_keys` (an aggregator's, the first is the one to seal
+to). Whoever writes bytes that hold secrets makes the file private. A task of version 1 names no draft: it is dap-18.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from interlock.base.codec import Malformed
@@ -22,15 +23,18 @@ from interlock.dap.task import TIME_MOST, AggregatorTask, Task, TaskRefused, tas
 __all__ = [
     "dump_client_task",
     "dump_key",
+    "dump_keys",
     "dump_task",
     "load_client_task",
     "load_key",
+    "load_keys",
     "load_task",
 ]
 
 _TASK_FORMAT: Final = "interlock-dap-task"
 _CLIENT_FORMAT: Final = "interlock-dap-client-task"
 _KEY_FORMAT: Final = "interlock-hpke-key"
+_KEYS_FORMAT: Final = "interlock-hpke-keys"
 _TASK_VERSION: Final = 2
 _KEY_VERSION: Final = 1
 _RESTORE: Final = "restore it from its backup"
@@ -90,6 +94,23 @@ def dump_key(key: HpkeKey) -> bytes:
 def load_key(data: bytes, *, where: str) -> HpkeKey:
     """Raises: BadState, NewerFormat."""
     return _key(unstamped(data, _KEY_FORMAT, _KEY_VERSION, where=where), where)
+
+
+def dump_keys(keys: Sequence[HpkeKey]) -> bytes:
+    return stamped(_KEYS_FORMAT, _KEY_VERSION, {"keys": [_key_body(key) for key in keys]})
+
+
+def load_keys(data: bytes, *, where: str) -> list[HpkeKey]:
+    """The keys of an aggregator; a file of one key is read too. Raises: BadState, NewerFormat."""
+    if _KEYS_FORMAT.encode("ascii") not in data:
+        return [load_key(data, where=where)]
+    listed = unstamped(data, _KEYS_FORMAT, _KEY_VERSION, where=where).get("keys")
+    if not isinstance(listed, list) or not listed or not all(isinstance(body, dict) for body in listed):
+        raise BadState("holds no list of keys", where=where, fix=_RESTORE)
+    keys = [_key(body, where) for body in listed]
+    if len({key.id for key in keys}) != len(keys):
+        raise BadState("holds two keys of one id", where=where, fix=_RESTORE)
+    return keys
 
 
 def _key_body(key: HpkeKey) -> dict[str, object]:

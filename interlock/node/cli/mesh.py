@@ -14,6 +14,7 @@ from typing import Final
 from interlock.node.cli import (
     mesh_ceremony_args,
     mesh_help,
+    mesh_hpke_args,
     mesh_log_args,
     mesh_members_args,
     mesh_node_args,
@@ -63,6 +64,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     mesh_pins_args.register(group)
     _count_commands(group)
     mesh_members_args.register(group)
+    mesh_hpke_args.register(group)
     _setup_commands(group)
     _token_command(group)
     mesh_log_args.register(group)

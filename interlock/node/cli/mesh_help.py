@@ -20,7 +20,7 @@ GROUPS: Final = {
     "look after a node": (*("status", "doctor", "pins", "clock", "try", "journal", "stepback", "gossip", "verify"),),
     "report counts": ("consent", "report", "ledger", "tally", "members"),
     "publish packs": ("pack", "publish", "review", "promote", "revoke", "reviewers", "export", "harness"),
-    "run a commons or a role of it": ("setup", "serve", "token", "ceremony", "keys", "operators", "log", "monitor"),
+    "run a commons or a role of it": ("setup", "serve", "token", "hpke", "ceremony", "keys", "operators", "log", "monitor"),
 }
 EXAMPLES: Final = {
     "init": "interlock mesh init --root root.json --log-policy log-policy.txt --commons https://mirror.example",

@@ -20,13 +20,14 @@ from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
 from interlock.node.config import ServeConfig
+from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import aggregate
 from interlock.node.roles.admission import Admission
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
-from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
+from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
 from interlock.node.wiring.parts import APART
 
@@ -37,7 +38,7 @@ __all__ = ["serving_helper", "serving_leader"]
 def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """A leader, and the driver of its jobs. Raises: BadConfig, BadState, NotWritable."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
-    keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
+    keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
     storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = HttpExchange(secret_in(place / "helper-token"))
     patience_us = round(config.patience_s * MICROSECONDS)
@@ -62,7 +63,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
 def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """A helper. Raises: BadConfig, BadState, NotWritable."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
-    keys = KeyRing([hpke_key_in(place / "hpke.json", os.urandom)])
+    keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
     storage = SqliteHelperStorage(place / "helper.sqlite")
     with contextlib.closing(storage), _release(config, clock) as release:
         admit = _admission(config, clock)
