@@ -19,7 +19,7 @@ from interlock.base.primitives import Rng
 from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
 from interlock.dap.budget import BARE, Release
-from interlock.dap.drafts import ReportError, Role
+from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.jobs import (
     AggregateShare,
     AggregateShareReq,
@@ -95,7 +95,11 @@ class Helper:
         if stored is not None:
             return Resource(job_id, stored)
         request = self._checked_job(held, body)
-        verdicts = self._verdicts(held, request.inits)
+        if request.verification_key_id == held.verify_key_id:
+            verdicts = self._verdicts(held, request.inits)
+        else:
+            unknown = ReportError.UNKNOWN_VERIFICATION_KEY_ID
+            verdicts = {init.share.metadata.report_id: unknown for init in request.inits}
         outs = [
             OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict[0])
             for init in request.inits
@@ -103,8 +107,9 @@ class Helper:
         ]
 
         def respond(refused: Mapping[bytes, ReportError]) -> bytes:
-            responses = [_response(report_id, refused.get(report_id, v)) for report_id, v in verdicts.items()]
-            return AggregationJobResp(tuple(responses)).encode(held.task.draft)
+            draft = held.task.draft
+            responses = [_response(draft, report_id, refused.get(report_id, v)) for report_id, v in verdicts.items()]
+            return AggregationJobResp(tuple(responses)).encode(draft)
 
         newest = max(init.share.metadata.time for init in request.inits)
         fold = self._vdaf(held.task).aggregate
@@ -161,7 +166,7 @@ class Helper:
         if request.agg_param:
             kind = ProblemType.INVALID_AGGREGATION_PARAMETER
             raise DapProblem(kind, "Prio3 has one aggregation parameter, the empty one", task_id=task.task_id)
-        if request.verification_key_id != held.verify_key_id:
+        if request.verification_key_id != held.verify_key_id and not task.draft.rejects_each_report:
             raise DapProblem(ProblemType.INVALID_MESSAGE, "no such verification key", task_id=task.task_id)
         ids = {init.share.metadata.report_id for init in request.inits}
         if not ids or len(ids) != len(request.inits):
@@ -222,7 +227,7 @@ def _selected(task: Task, request: AggregateShareReq) -> Interval:
     return selected
 
 
-def _response(report_id: bytes, verdict: _Verdict) -> VerifyResp:
+def _response(draft: Draft, report_id: bytes, verdict: _Verdict) -> VerifyResp:
     if isinstance(verdict, ReportError):
-        return VerifyResp(report_id, error=verdict)
+        return VerifyResp(report_id, error=draft.named(verdict))
     return VerifyResp(report_id, payload=verdict[1])
