@@ -388,7 +388,7 @@ def test_a_witness_on_anothers_commons_is_one_command(tmp_path: Path) -> None:
         assert out.count("its line in a log policy: witness w.example/") == (2 if turn == 1 else 0)
 
 
-def test_only_a_witness_is_made_by_serving_it(tmp_path: Path, said: Said) -> None:
+def test_a_log_is_not_made_by_serving_it_nor_a_witness_of_half_of_what_it_needs(tmp_path: Path, said: Said) -> None:
     for words in (["--role", "log", "--name", "x"], ["--role", "witness", "--log-policy", "x"], ["--role", "witness"]):
         where = [] if words == ["--role", "witness"] else ["--dir", str(tmp_path / "w")]
         assert main(["mesh", "serve", *words, *where]) == 2

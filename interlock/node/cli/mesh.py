@@ -20,20 +20,18 @@ from interlock.node.cli import (
     mesh_node_args,
     mesh_pins_args,
     mesh_publish_args,
+    mesh_roles_args,
 )
-from interlock.node.cli.mesh_args import Commands, add, add_service
+from interlock.node.cli.mesh_args import Commands, add
 from interlock.node.cli.rows import Row
 from interlock.node.config import mesh_config, settings_of
 
-__all__ = ["ROLES", "node", "register"]
+__all__ = ["node", "register"]
 
-ROLES: Final = ("commons", "mirror", "monitor", "log", "witness", "dap-leader", "dap-helper", "issuer")
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _STATUS: Final = "interlock.node.cli.mesh_status"
 _COUNT: Final = "interlock.node.cli.mesh_count"
-_ROLES: Final = "interlock.node.cli.mesh_roles"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
-_MONITOR: Final = "interlock.node.cli.mesh_monitor"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
 
@@ -65,11 +63,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _count_commands(group)
     mesh_members_args.register(group)
     mesh_hpke_args.register(group)
-    _setup_commands(group)
+    mesh_roles_args.register(group)
     _token_command(group)
     mesh_log_args.register(group)
     mesh_publish_args.register(group)
-    _operator_commands(group)
     mesh_ceremony_args.register(group)
     _harness_command(group)
     demo = add(group, "demo", _DEMO, "main", "the whole loop on this machine, in processes of its own")
@@ -100,56 +97,6 @@ def _harness_command(group: Commands) -> None:
         "--evaluator", choices=("auto", "python", "native"), default="auto", help="which engine (default: %(default)s)"
     )
     harness.add_argument("--json", action="store_true", help="one JSON object")
-
-
-def _operator_commands(group: Commands) -> None:
-    monitor = add(group, "monitor", _MONITOR, "monitor", "see whether mirrors serve what the log says", home=False)
-    monitor.add_argument("--dir", metavar="DIR", help="the monitor's folder")
-    monitor.add_argument("--close", type=int, metavar="N", help="close this open alarm: it is dealt with")
-    monitor.add_argument("--json", action="store_true", help="one JSON object")
-    serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
-    serve.add_argument("--role", choices=ROLES, required=True)
-    serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
-    serve.add_argument("--name", metavar="NAME", help="witness: make its folder first, under this name, if need be")
-    serve.add_argument("--log-policy", metavar="FILE", help="witness: with --name, whose logs it cosigns")
-    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
-    serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
-    serve.add_argument("--tls-cert", metavar="FILE")
-    serve.add_argument("--tls-key", metavar="FILE")
-    serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
-    serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
-    add_service(serve)
-
-
-def _setup_commands(group: Commands) -> None:
-    told = "make a role's folder: keys, tokens, configuration"
-    setup = add(group, "setup", _SETUP, "setup", told, home=False, config=False)
-    setup.add_argument("--role", choices=ROLES, required=True)
-    setup.add_argument("--dir", metavar="DIR", required=True, help="the role's new folder")
-    setup.add_argument("--name", metavar="NAME", default="", help="log: its origin; witness: its name in policies")
-    setup.add_argument(
-        "--holder",
-        action="append",
-        default=[],
-        metavar="NAME[@EMPLOYER]=FILE",
-        help="commons: a keyholder, for whom she works, and a file with her passphrase",
-    )
-    setup.add_argument(
-        "--threshold", type=int, default=2, metavar="N", help="commons: holders who sign (default: %(default)s)"
-    )
-    setup.add_argument("--log-url", metavar="URL", default="", help="commons, mirror: where the log is")
-    setup.add_argument(
-        "--log-policy", metavar="FILE", help="the log, its witnesses, the quorum: for every role but issuer"
-    )
-    setup.add_argument(
-        "--upstream", metavar="URL", default="", help="mirror: what it copies; aggregators: where member keys are"
-    )
-    setup.add_argument("--root", metavar="FILE", help="mirror, monitor, aggregators, commons: its first root")
-    setup.add_argument(
-        "--mirror", action="append", default=[], metavar="NAME=URL", help="monitor: what it compares; two or more"
-    )
-    setup.add_argument("--operator", metavar="NAME", default="", help="issuer, aggregators: who runs it")
 
 
 def _token_command(group: Commands) -> None:

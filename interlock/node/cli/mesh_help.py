@@ -38,7 +38,6 @@ EXAMPLES: Final = {
     "export": "interlock mesh export team@stable --out team.ilpack --dir commons",
     "harness": "interlock mesh harness builtin:coding-agent --corpus corpora",
     "setup": "interlock mesh setup --role witness --dir w0 --name w0.example",
-    "serve": "interlock mesh serve --role mirror --dir mirror --port 8105",
     "token": "interlock mesh token --dir leader --party member --name acme --out acme.token",
     "monitor": "interlock mesh monitor --dir monitor",
     "demo": "interlock mesh demo --keep demo",

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.clock import SystemClock, rfc3339
-from interlock.base.errors import EXIT_OK, BadInput
+from interlock.base.errors import EXIT_OK
 from interlock.base.settings import Settings
+from interlock.node.cli.mesh_roles_args import GIVEN
 from interlock.node.config import CONFIG, serve_config, settings_of
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
@@ -28,8 +29,6 @@ _HEADS: Final = {"review": "review of ", "revoke": "taken back in each of its ri
 
 def serve(args: argparse.Namespace) -> int:
     """Run one role until SIGTERM, Ctrl-C or, where asked to, the end of standard input."""
-    _make_witness(args)
-    config = serve_config(serve_settings(args), args.dir, demo=args.demo)
     start_logging(args.log_format)
     listen = Listen(
         args.host, args.port, args.listen_fd, _maybe(args.tls_cert), _maybe(args.tls_key), args.behind_proxy
@@ -42,21 +41,21 @@ def serve(args: argparse.Namespace) -> int:
             print(f"{args.role} at {url}", file=sys.stderr, flush=True)
 
     stop = stop_event(with_stdin=args.stop_with_stdin)
-    # The socket first: with a port in use, nothing in the role's folder is touched.
-    with open_socket(listen) as sock, role_app(args.role, config, SystemClock()) as app:
-        serve_app(app, listen, sock=sock, ready=ready, stop=stop)
+    with open_socket(listen) as sock:  # first: with a port in use, nothing in the role's folder is made or touched
+        _make_ready(args)
+        config = serve_config(serve_settings(args), args.dir, demo=args.demo)
+        with role_app(args.role, config, SystemClock()) as app:
+            serve_app(app, listen, sock=sock, ready=ready, stop=stop)
     return EXIT_OK
 
 
-def _make_witness(args: argparse.Namespace) -> None:
-    """A witness is one command on anybody's commons: with --name, its folder is made if need be."""
-    if args.name is None and args.log_policy is None:
+def _make_ready(args: argparse.Namespace) -> None:
+    """A role is one command, also on anybody's commons: with what its folder needs, that is made at the first start."""
+    if not any(getattr(args, name) for name in GIVEN):
         return
-    if args.role != "witness" or args.name is None or args.dir is None:
-        raise BadInput("make a witness: give --role witness, --dir, --name", where="--name, --log-policy")
-    from interlock.node.cli.mesh_setup import serve_witness  # all that makes folders: few starts make one
+    from interlock.node.cli.mesh_setup import make_ready  # all that makes folders: few starts make one
 
-    for line in serve_witness(Path(args.dir), args.name, args.log_policy):
+    for line in make_ready(args):
         print(line, flush=True)
 
 

@@ -1,7 +1,8 @@
 """`interlock mesh setup` and `mesh token`: a role's folder, and the bearer tokens that let others in.
 
 Whatever is wrong with the input is found before a file is written; a folder that this call made is gone again where
-it fails later.
+it fails later. `mesh serve` takes the same options and makes the folder at its first start: what is made is never made
+anew, and an option that says otherwise than what is there is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.settings import read_settings
 from interlock.commons.holders import LEAST_THRESHOLD
+from interlock.commons.layout import LOG_PREFIX
 from interlock.commons.pack import sha256_hex
-from interlock.commons.pins import init_node
+from interlock.commons.pins import PINS, init_node, read_pins
 from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
+from interlock.commons.turns import mirrors_of
 from interlock.node.cli.mesh_log import policy_in
+from interlock.node.cli.mesh_roles_args import GIVEN
 from interlock.node.config import CONFIG, LOG_POLICY, demand_place, named_places
 from interlock.node.setup import (
     TABLES,
@@ -39,26 +43,27 @@ from interlock.node.setup import (
 )
 from interlock.transparency.policy import MAX_POLICY
 
-__all__ = ["passphrase_in", "serve_witness", "setup", "token"]
+__all__ = ["make_ready", "passphrase_in", "setup", "token"]
 
 _LIMIT: Final = 8 << 20
 _Values = dict[str, str | int | list[str]]
 _SETTING: Final = {"mirror": "mirrors"}  # option -> its setting, where that has another name
-_PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE"}
+_PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE or --root-sha256 HEX"}
 # role -> the option of each argument that it cannot do without
 _NEEDED: Final = {
     "log": {"name": "--name ORIGIN"},
     "witness": {"name": "--name NAME"},
     "commons": {"log_url": "--log-url URL"},
-    "mirror": {
-        "upstream": "--upstream URL",
-        "log_url": "--log-url URL",
-        **_PINS,
-    },
+    "mirror": {"upstream": "--upstream URL", **_PINS},
     "monitor": {"mirror": "--mirror NAME=URL", **_PINS},
     "dap-leader": {},
     "dap-helper": {},
     "issuer": {"operator": "--operator NAME"},
+}
+# roles whose folder one command cannot make, and why
+_NOT_BY_SERVING: Final = {
+    "commons": "a commons begins with its keyholders' ceremony",
+    "log": "a log's own key has to stand in its policy first",
 }
 # what shows whose folder one is; both aggregators keep the same kind of key
 _MARKS: Final = {
@@ -69,51 +74,83 @@ _MARKS: Final = {
     "issuer.key": ("issuer",),
     "hpke.json": ("dap-leader", "dap-helper"),
 }
+_MARK: Final = {role: mark for mark, roles in _MARKS.items() for role in roles}
 _LETS_IN: Final = {"publisher": "log.key", "member": "hpke.json", "collector": "hpke.json", "leader": "hpke.json"}
 _LETTING: Final = "a log lets publishers in, a leader members and collectors, a helper the leader"
 
 
 def setup(args: argparse.Namespace) -> int:
     """Make a role's folder and say what others need of it."""
-    for name, option in _NEEDED[args.role].items():
-        if not getattr(args, name):
-            raise BadInput("is needed for this role", where=option)
-    if args.role in ("dap-leader", "dap-helper") and args.upstream:
-        for name, option in {"operator": "--operator NAME", **_PINS}.items():
-            if not getattr(args, name):
-                raise BadInput("is needed with --upstream", where=option)
-    demand_place(args.upstream, "--upstream")
-    demand_place(args.log_url, "--log-url")
-    if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
-        raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
     directory = Path(args.dir).absolute()
+    for line in (
+        *_set_up(args, directory),
+        f"start it with: interlock mesh serve --role {args.role} --dir {directory}",
+    ):
+        print(line)
+    return EXIT_OK
+
+
+def make_ready(args: argparse.Namespace) -> list[str]:
+    """Make a role's folder at its first start, if `mesh serve` was told what that needs; what to tell the operator.
+
+    At later starts the same options change nothing. Raises: BadInput, BadState, and as making a folder does.
+    """
+    given = [name for name in GIVEN if getattr(args, name)]
+    if not given:
+        return []
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if args.role in _NOT_BY_SERVING:
+        raise BadInput(_NOT_BY_SERVING[args.role], where=options, fix=f"interlock mesh setup --role {args.role}")
+    if args.dir is None or args.config is not None:
+        raise BadInput("make a folder: give --dir DIR, and no --config", where=options)
+    directory = Path(args.dir).absolute()
+    if not ((directory / _MARK[args.role]).exists() and (directory / CONFIG).exists()):
+        return _set_up(args, directory)
+    _demand_own(args.role, directory, _values(args, directory))
+    _demand_trust(args, directory)
+    return []
+
+
+def _set_up(args: argparse.Namespace, directory: Path) -> list[str]:
+    """Make a role's folder; returns what to tell the operator."""
+    _demand_given(args)
     policy = None if args.log_policy is None else _policy_bytes(args.log_policy)
     values = _values(args, directory)
     _demand_own(args.role, directory, values)
+    if (directory / PINS).exists():
+        _demand_trust(args, directory)
     passphrases = _passphrases(args) if args.role == "commons" and not args.root else {}
     with _made_whole(directory):
         if policy is not None:
             replace(directory / LOG_POLICY, policy)
         told = _make(args, directory, passphrases)
         write_settings(directory / CONFIG, "serve", values)
-    for line in (*told, f"start it with: interlock mesh serve --role {args.role} --dir {directory}"):
-        print(line)
-    return EXIT_OK
+    return told
 
 
-def serve_witness(directory: Path, name: str, log_policy: str | None) -> list[str]:
-    """Make a witness's folder, if it is not there, so that one command serves it; returns what to tell the operator."""
-    values: _Values = {"dir": str(directory.absolute()), "name": name}
-    _demand_own("witness", directory, values)
-    if (directory / "witness.key").exists():
-        return []
-    policy = None if log_policy is None else _policy_bytes(log_policy)
-    with _made_whole(directory):
-        if policy is not None:
-            replace(directory / LOG_POLICY, policy)
-        lines = make_witness(directory, name, os.urandom)
-        write_settings(directory / CONFIG, "serve", values)
-    return [*map(_policy_line, lines)]
+def _demand_given(args: argparse.Namespace) -> None:
+    """Raises: BadInput, BadConfig, where a role lacks what it needs, or an address is none."""
+    needed = dict(_NEEDED[args.role])
+    if args.role in ("dap-leader", "dap-helper") and args.upstream:
+        needed = {"operator": "--operator NAME", **_PINS}
+    for name, option in needed.items():
+        if not getattr(args, name) and not (name == "root" and args.root_sha256):
+            raise BadInput(f"is needed for the role {args.role}", where=option)
+    demand_place(args.upstream, "--upstream")
+    demand_place(args.log_url, "--log-url")
+    if args.role == "monitor" and len(named_places(args.mirror, "--mirror")) < 2:
+        raise BadInput("is needed twice: a monitor compares two mirrors or more", where="--mirror NAME=URL")
+
+
+def _demand_trust(args: argparse.Namespace, directory: Path) -> None:
+    """Raises: BadState, where the folder was made for another log policy or root than what is given."""
+    path, digest = directory / LOG_POLICY, args.root_sha256
+    if args.log_policy is not None and path.exists() and policy_in(args.log_policy).text != policy_in(str(path)).text:
+        raise BadState("is another log policy than was given", where=str(path), fix="leave --log-policy out")
+    if args.root is not None:
+        digest = sha256_hex(read_bounded(Path(args.root), _LIMIT))
+    if digest is not None and (directory / PINS).exists() and digest != sha256_hex(read_pins(directory).root):
+        raise BadState("follows another commons already", where=str(directory), fix="use another folder")
 
 
 def token(args: argparse.Namespace) -> int:
@@ -140,6 +177,9 @@ def _values(args: argparse.Namespace, directory: Path) -> _Values:
         "dap-helper": ("operator", "upstream"),
     }
     named = {_SETTING.get(key, key): getattr(args, key) for key in keys[args.role]}
+    if args.role == "mirror" and not args.log_url and args.log_policy and args.upstream:
+        urls = [log.url for log in policy_in(args.log_policy).logs if log.url]
+        named["log_url"] = urls[0] if urls else f"{args.upstream.rstrip('/')}/{LOG_PREFIX}"
     return {"dir": str(directory), **{key: value for key, value in named.items() if value}}
 
 
@@ -156,7 +196,7 @@ def _demand_own(role: str, directory: Path, values: _Values) -> None:
     if path.exists():
         said = read_settings(path).tables.get("serve", {})
         for key, value in values.items():
-            if key != "dir" and said.get(key, value) != value:
+            if key != "dir" and said.get(key) != value:
                 raise BadState(f"has another {key} already", where=str(path), fix="edit it, or use another folder")
 
 
@@ -192,22 +232,29 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
     if args.role == "commons":
         return _make_commons(args, directory, passphrases)
     if args.role in ("mirror", "monitor"):
-        root = read_bounded(Path(args.root), _LIMIT)
-        init_node(directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=root)
-        return [f"pinned root sha256: {sha256_hex(root)}"]
+        return [f"pinned root sha256: {_pin(args, directory)}"]
     if args.role == "issuer":
         return [f"its key, for members and the commons: {make_issuer(directory, os.urandom)}"]
     make_aggregator(directory, os.urandom)
     if args.upstream:
-        init_node(
-            directory, log_policy=(directory / LOG_POLICY).read_bytes(), root=read_bounded(Path(args.root), _LIMIT)
-        )
+        _pin(args, directory)
     if args.role == "dap-leader":
         return [
             f"tasks go into {directory / 'tasks'}; let members and collectors in with interlock mesh token",
             f"put the token that the helper gave you into {directory / 'helper-token'} (0600)",
         ]
     return [f"tasks go into {directory / 'tasks'}; let the leader in with interlock mesh token"]
+
+
+def _pin(args: argparse.Namespace, directory: Path) -> str:
+    """Pin the commons that a role follows: its root from a file, or by its digest from whom the role asks anyway."""
+    policy = (directory / LOG_POLICY).read_bytes()
+    if args.root is not None:
+        root = read_bounded(Path(args.root), _LIMIT)
+        return sha256_hex(init_node(directory, log_policy=policy, root=root).root)
+    places = " ".join(named_places(args.mirror, "--mirror").values()) or args.upstream
+    pins = init_node(directory, log_policy=policy, root_sha256=args.root_sha256, fetcher=mirrors_of(places))
+    return sha256_hex(pins.root)
 
 
 def _policy_line(line: str) -> str:
