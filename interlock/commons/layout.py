@@ -6,7 +6,7 @@ A commons is a TUF repository (consistent snapshots). `targets` delegates almost
     canary     packs/canary/*/*, channels/canary.json, revoked/canary.json
     beta       packs/beta/*/*, channels/beta.json, revoked/beta.json
     stable     packs/stable/*/*, channels/stable.json, revoked/stable.json
-    tasks      catalogs/*, members/*/*            what may be counted, and with what members prove that they are
+    tasks      catalogs/*, tasks/*, members/*/*   what may be counted, how, and with what members prove that they are
 
 `targets` itself speaks of the whole only: reviewers.json, removals.json, operators.json, log-policy.
 TUF has no listing, so a ring's packs and their versions are named by its channel index, `channels/<ring>.json`.
@@ -23,12 +23,14 @@ from interlock.commons.rings import RINGS
 __all__ = [
     "CATALOG_RING",
     "COUNTS_RING",
+    "DAP_RING",
     "DELEGATIONS",
     "LIFETIME_DAYS",
     "LOG_POLICY",
     "LOG_POLICY_FIELD",
     "LOG_PREFIX",
     "MAX_CHANNEL",
+    "MAX_DAP_TASK",
     "MAX_ROOT",
     "MEMBERS_RING",
     "ONLINE_ROLES",
@@ -39,6 +41,7 @@ __all__ = [
     "catalog_path",
     "channel_path",
     "counts_path",
+    "dap_task_path",
     "entry_path",
     "members_path",
     "pack_path",
@@ -61,6 +64,7 @@ LOG_PREFIX: Final = "log"  # where a mirror serves the log beside the commons
 CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its role in that place
 MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role
 COUNTS_RING: Final = "member-counts"
+DAP_RING: Final = "dap-tasks"  # so has a DAP task, of the same role
 
 REVIEWERS_PATH: Final = "reviewers.json"  # whose word a promotion needs; a target of the top-level role
 REMOVALS_PATH: Final = "removals.json"  # what whoever has it in force takes out; a target of the top-level role
@@ -70,7 +74,7 @@ _PACKS: Final = {ring: (f"packs/{ring}/*/*", f"channels/{ring}.json", f"revoked/
 DELEGATIONS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
     "reviewed": (("packs/*/indicator-*/*",), True),
     **{ring: (paths, True) for ring, paths in _PACKS.items()},
-    CATALOG_RING: (("catalogs/*", "members/*/*"), True),
+    CATALOG_RING: (("catalogs/*", "tasks/*", "members/*/*"), True),
 }
 
 # How long a signature stands before a client calls the commons stale.
@@ -84,6 +88,7 @@ LIFETIME_DAYS: Final[dict[str, int]] = {
 
 MAX_CHANNEL: Final = 256 * 1024  # bytes of a channel index
 MAX_ROOT: Final = 512_000  # bytes of a root
+MAX_DAP_TASK: Final = 64 * 1024  # bytes of a DAP task's file
 
 
 def pack_path(ring: str, name: str, version: int) -> str:
@@ -94,10 +99,17 @@ def catalog_path(task: str) -> str:
     return f"catalogs/{task}.json"
 
 
+def dap_task_path(task: str) -> str:
+    """Where the DAP task lies that a catalog's task is counted by, as members and collector are handed it."""
+    return f"tasks/{task}.json"
+
+
 def task_path(ring: str, task: str, version: int) -> str:
-    """Where the file of a log entry of type `task` lies: a catalog, an epoch's member keys, or its count."""
+    """Where the file of a log entry of type `task` lies: a catalog, its DAP task, an epoch's keys or count."""
     if ring == MEMBERS_RING:
         return members_path(task, version)
+    if ring == DAP_RING:
+        return dap_task_path(task)
     return counts_path(task, version) if ring == COUNTS_RING else catalog_path(task)
 
 

@@ -31,7 +31,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
 from interlock.base.files import file_lock, private_dir
 from interlock.base.primitives import BadSignature
-from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
+from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DAP_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
 from interlock.commons.logged import LogFetcher
 from interlock.commons.monitor_store import Alarm, MonitorStore, Place
 from interlock.commons.operators import OPERATORS_PATH
@@ -307,6 +307,8 @@ def _things(view: View) -> Iterator[tuple[_Thing, str]]:
                 yield ("pack", name, ring, sha256), path
             case ["catalogs", name]:
                 yield ("task", name, CATALOG_RING, sha256), path
+            case ["tasks", name]:
+                yield ("task", name, DAP_RING, sha256), path
             case ["members", name, epoch]:
                 yield ("task", name, COUNTS_RING if epoch.endswith(".count") else MEMBERS_RING, sha256), path
             case _ if path == OPERATORS_PATH:

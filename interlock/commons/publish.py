@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from interlock.base.errors import BadInput
 from interlock.commons.indicators import BadCatalog, Catalog
 from interlock.commons.journal import Item
-from interlock.commons.layout import CATALOG_RING, catalog_path
+from interlock.commons.layout import CATALOG_RING, DAP_RING, MAX_DAP_TASK, catalog_path, dap_task_path
 from interlock.commons.memberfiles import TaskFile
 from interlock.commons.operators import (
     OPERATORS_PATH,
@@ -18,6 +18,7 @@ from interlock.commons.operators import (
 )
 from interlock.commons.rekey import Rekeying
 from interlock.commons.release import Releases
+from interlock.commons.statements import known_task
 from interlock.commons.steps import (
     Append,
     Published,
@@ -53,6 +54,23 @@ class Publisher(Releases, Rekeying):
             return (self._item("task", catalog.task, 1, role, catalog.data, path, role, self._key(role)),)
 
         return self._run((("task", f"{role}/{path}", catalog.data),), begin, None)
+
+    def publish_dap_task(self, task: str, data: bytes) -> Published:
+        """Publish the DAP task that a catalog's task is counted by; it stands there for ever.
+
+        What the bytes mean is for the caller to judge: DAP is not spoken here. Raises: as `publish_catalog`.
+        """
+        known_task(task, where=f"task {task}")
+        if not 0 < len(data) <= MAX_DAP_TASK:
+            raise BadInput(f"is empty, or larger than {MAX_DAP_TASK} bytes", where=f"task {task}")
+        path, role = dap_task_path(task), CATALOG_RING
+
+        def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
+            if self._repository.target(role, base[role], path) is not None:
+                raise BadCatalog("is out, and a task never changes", where=path, fix="publish a new task")
+            return (self._item("task", task, 1, DAP_RING, data, path, role, self._key(role)),)
+
+        return self._run((("task", f"{DAP_RING}/{path}", data),), begin, None)
 
     def publish_members(self, files: Sequence[TaskFile]) -> Published:
         """Publish member keys and counts in one snapshot; each stands there for ever. Raises: as `publish_catalog`."""

@@ -27,7 +27,15 @@ from interlock.commons.found import Finder, Found, TakenBack
 from interlock.commons.indicators import MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.installed import base_rules, read_grants, stored_pack
 from interlock.commons.known_operators import take_operators
-from interlock.commons.layout import CATALOG_RING, MEMBERS_RING, catalog_path, members_path
+from interlock.commons.layout import (
+    CATALOG_RING,
+    DAP_RING,
+    MAX_DAP_TASK,
+    MEMBERS_RING,
+    catalog_path,
+    dap_task_path,
+    members_path,
+)
 from interlock.commons.live import (
     Key,
     Live,
@@ -46,6 +54,7 @@ from interlock.commons.pack import Pack, known_name
 from interlock.commons.reading import Reading
 from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
+from interlock.commons.statements import known_task
 from interlock.commons.status import say_trouble, say_update
 from interlock.commons.timefloor import trusted_now
 from interlock.commons.turns import InTurn
@@ -217,6 +226,21 @@ class Subscriber:
         if logged.entry.at >= catalog.opens_at:
             raise BadCatalog("was published after it opened", where=path, fix="tell the commons")
         return catalog
+
+    def dap_task(self, task: str) -> bytes:
+        """The DAP task that a catalog's task is counted by: signed, and in the log, so that all count by the same.
+
+        Raises: NotFound, where none is published; Malformed, for what is no task's name; and as `update`.
+        """
+        path = dap_task_path(known_task(task, where=f"task {task}"))
+
+        def look(now: Current) -> bytes:
+            data = now.view.target(path, MAX_DAP_TASK)
+            self._finder.logged(now.view, path, data, (task, 1, DAP_RING))
+            return data
+
+        with file_lock(self._home / "lock", wait=True):
+            return self._read(look)
 
     def member_keys(self, task: str, epoch: int) -> MemberKeys:
         """The member keys of one epoch of a task: signed, and in the log, so that nobody is shown others.
