@@ -1,88 +1,170 @@
-"""Consent: whether this organisation reports counts for a task; no until somebody said yes, and for that catalog only.
+"""Consent: what this node tells others of itself; nothing until somebody said yes, and then just what the yes names.
 
-The file is `HOME/consent.json`. Consent names the catalog by its digest, so a task whose places changed asks again.
+The file is `HOME/consent.json`, a row a purpose and subject:
+
+    {"purpose": "sightings", "subject": TASK, "operators": {URL: NAME or ""}, "floor": 10, "kinds": ["host", "rule"],
+     "mechanism": "Prio3SumVec, no noise", "catalog": SHA256, "at": MICROSECONDS}
+
+A yes begins when it is given and never reaches back. What is weaker than it in any respect (another operator, a lower
+floor, another kind of place, another mechanism, other places) is not covered by it, and asks again. Purposes that do
+not count leave floor, kinds, mechanism and catalog empty.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, file_lock, read_bounded, replace, stamped, unstamped
-from interlock.commons.indicators import Catalog
+from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
 
-__all__ = ["Consent", "NoConsent", "demand_consent", "give_consent", "read_consents", "withdraw_consent"]
+__all__ = [
+    "CONSENT_FILE",
+    "Consent",
+    "NoConsent",
+    "Terms",
+    "demand_consent",
+    "give_consent",
+    "read_consents",
+    "withdraw_consent",
+]
 
-_FILE: Final = "consent.json"
+CONSENT_FILE: Final = "consent.json"
 _FORMAT: Final = "interlock-consent"
+_VERSION: Final = 2
 _LIMIT: Final = 1 << 20
+_TYPES: Final[Mapping[str, type]] = {
+    "purpose": str,
+    "subject": str,
+    "operators": dict,
+    "floor": int,
+    "kinds": list,
+    "mechanism": str,
+    "catalog": str,
+    "at": int,
+}
 
 
 class NoConsent(InterlockError):
-    """A count that nobody here agreed to."""
+    """Something that nobody here agreed to tell."""
 
     code = "no-consent"
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
-    """A yes to one task's catalog (by its hex digest), given at a time in microseconds."""
+class Terms:
+    """What a yes is a yes to. `subject` is what is told about, or to whom: of counts, the task's name.
 
-    task: str
-    catalog: str
+    `operators` are the addresses of those who are told, each with the name of the body behind it, "" where none is
+    known. `floor` is the least number of organisations behind a sum, `kinds` those of the catalog's places, `catalog`
+    its digest.
+    """
+
+    purpose: str
+    subject: str
+    operators: Mapping[str, str] = field(default_factory=dict)
+    floor: int = 0
+    kinds: tuple[str, ...] = ()
+    mechanism: str = ""
+    catalog: str = ""
+
+    def beyond(self, given: Terms) -> list[str]:
+        """In which respects these terms go beyond a yes to `given`, in words; none where that covers them."""
+        return list(_beyond(given, self))
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """A yes to some terms, given at a time in microseconds."""
+
+    terms: Terms
     at: int
 
-    def covers(self, catalog: Catalog) -> bool:
-        return self.task == catalog.task and self.catalog == catalog.digest
 
-
-def read_consents(home: Path) -> dict[str, Consent]:
-    """All consents by task; none where there is no file. Raises: BadState, NewerFormat."""
-    path = home / _FILE
+def read_consents(home: Path) -> dict[tuple[str, str], Consent]:
+    """All consents by purpose and subject; none where there is no file. Raises: BadState, NewerFormat."""
+    path = home / CONSENT_FILE
     if not path.exists():
         return {}
-    body = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path))
+    body = unstamped(read_bounded(path, _LIMIT), _FORMAT, _VERSION, where=str(path))
+    if body.get("v") != _VERSION:
+        raise BadState("is of an older interlock, and names no operators", where=str(path), fix="delete it, and agree")
     rows = body.get("consents")
-    if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
+    if not isinstance(rows, list):
         raise BadState("has no list of consents", where=str(path))
-    return {row["task"]: Consent(**row) for row in rows}
+    consents = [_consent(row, str(path)) for row in rows]
+    return {(c.terms.purpose, c.terms.subject): c for c in consents}
 
 
-def demand_consent(home: Path, catalog: Catalog) -> Consent:
-    """The consent to this very catalog. Raises: NoConsent."""
-    found = read_consents(home).get(catalog.task)
-    if found is None or not found.covers(catalog):
-        what = "was not consented to" if found is None else "changed since it was consented to"
-        raise NoConsent(what, where=f"task {catalog.task}", fix="see its places, then interlock mesh consent")
+def demand_consent(home: Path, terms: Terms) -> Consent:
+    """The consent that covers these terms. Raises: NoConsent."""
+    found = read_consents(home).get((terms.purpose, terms.subject))
+    beyond = ["was not consented to"] if found is None else terms.beyond(found.terms)
+    if found is None or beyond:
+        what = beyond[0] if found is None else f"changed since it was consented to: {'; '.join(beyond)}"
+        raise NoConsent(what, where=f"task {terms.subject}", fix="see it with interlock mesh consent show, then agree")
     return found
 
 
-def give_consent(home: Path, catalog: Catalog, now_us: int) -> Consent:
-    """Say yes to a catalog; what was seen before now is not counted. Raises: NotWritable."""
-    consent = Consent(catalog.task, catalog.digest, now_us)
-    with file_lock(home / "consent.lock", wait=True):
-        _write(home, {**read_consents(home), catalog.task: consent})
+def give_consent(home: Path, terms: Terms, now_us: int) -> Consent:
+    """Say yes from now on. The same yes again stays the first one. Raises: NotWritable."""
+    key = (terms.purpose, terms.subject)
+    with file_lock(private_dir(home) / "consent.lock", wait=True):
+        known = read_consents(home)
+        if key in known and known[key].terms == terms:
+            return known[key]
+        consent = Consent(terms, now_us)
+        _write(home, {**known, key: consent})
     return consent
 
 
-def withdraw_consent(home: Path, task: str) -> None:
-    """Say no again; a count under way is not sent. Raises: NotWritable."""
+def withdraw_consent(home: Path, subject: str) -> None:
+    """Say no again, for whatever purpose; a count under way is not sent. Raises: NotWritable."""
     with file_lock(home / "consent.lock", wait=True):
-        _write(home, {name: c for name, c in read_consents(home).items() if name != task})
+        _write(home, {key: c for key, c in read_consents(home).items() if key[1] != subject})
 
 
-def _write(home: Path, consents: dict[str, Consent]) -> None:
-    rows = [{"task": c.task, "catalog": c.catalog, "at": c.at} for c in consents.values()]
-    replace(home / _FILE, stamped(_FORMAT, 1, {"consents": rows}))
+def _beyond(given: Terms, asked: Terms) -> Iterator[str]:
+    for url, name in sorted(asked.operators.items()):
+        before = given.operators.get(url)
+        if before is None or (before and name != before):
+            yield f"{name or url} is told too"
+    if asked.floor < given.floor:
+        yield f"{asked.floor} organisations are enough, where {given.floor} were needed"
+    for kind in sorted(set(asked.kinds) - set(given.kinds)):
+        yield f"places of kind {kind} are counted too"
+    if asked.mechanism != given.mechanism:
+        yield f"it is counted by {asked.mechanism}, not by {given.mechanism}"
+    if asked.catalog != given.catalog:
+        yield "its places are others"
 
 
-def _is_row(row: object) -> bool:
-    return (
-        isinstance(row, dict)
-        and set(row) == {"task", "catalog", "at"}
-        and isinstance(row["task"], str)
-        and isinstance(row["catalog"], str)
-        and type(row["at"]) is int
-    )
+def _write(home: Path, consents: Mapping[tuple[str, str], Consent]) -> None:
+    rows = [
+        {
+            "purpose": c.terms.purpose,
+            "subject": c.terms.subject,
+            "operators": dict(c.terms.operators),
+            "floor": c.terms.floor,
+            "kinds": list(c.terms.kinds),
+            "mechanism": c.terms.mechanism,
+            "catalog": c.terms.catalog,
+            "at": c.at,
+        }
+        for c in consents.values()
+    ]
+    replace(home / CONSENT_FILE, stamped(_FORMAT, _VERSION, {"consents": rows}))
+
+
+def _consent(row: object, where: str) -> Consent:
+    """Raises: BadState."""
+    if not isinstance(row, dict) or {name: type(value) for name, value in row.items()} != _TYPES:
+        raise BadState("has no list of consents", where=where)
+    texts = [*row["kinds"], *row["operators"].values()]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadState("has no list of consents", where=where)
+    values = {**row, "kinds": tuple(row["kinds"])}
+    at = values.pop("at")
+    return Consent(Terms(**values), at)

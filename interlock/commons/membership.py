@@ -27,6 +27,7 @@ from interlock.base.text import b64, unb64
 from interlock.commons.statements import Kind, ed25519_key, known_epoch, known_organisation, known_task, made, opened
 
 __all__ = [
+    "AGES",
     "BLIND",
     "CERTIFICATE",
     "MAX_MEMBER_KEYS",
@@ -41,6 +42,7 @@ __all__ = [
     "token_message",
 ]
 
+AGES: Final = (0, 30, 180)  # days: how long an organisation is enrolled, in the steps that are ever told
 BLIND: Final = "blind-token"
 CERTIFICATE: Final = "certificate"
 MAX_MEMBER_KEYS: Final = 16 << 10  # bytes
@@ -57,7 +59,7 @@ _ID: Final = b"interlock/member-report-id/v1\n"
 _KEYS: Final = Kind(
     "interlock-member-keys",
     "issuer",
-    {"task": str, "epoch": int, "backend": str, "operator": str, "closes_at": int, "token_key": str},
+    {"task": str, "epoch": int, "backend": str, "operator": str, "closes_at": int, "token_key": str, "least_age": int},
 )
 
 
@@ -91,7 +93,8 @@ class MemberKeys:
     """What one epoch's proofs of a task are checked with.
 
     `issuer` signs the file, certificates and counts; `operator` is who runs it; after `closes_at` (microseconds) no
-    credential is given out. `token_key` is the RSA key of blind tokens, empty where the task takes certificates.
+    credential is given out. `token_key` is the RSA key of blind tokens, empty where the task takes certificates. Who
+    has a credential under these keys was enrolled for at least `least_age` days, one of AGES.
     """
 
     task: str
@@ -102,10 +105,19 @@ class MemberKeys:
     issuer: Ed25519Verifier
     token_key: bytes = field(repr=False)
     data: bytes = field(repr=False)
+    least_age: int = 0
 
 
 def build_member_keys(
-    issuer: Ed25519Signer, *, task: str, epoch: int, backend: str, operator: str, closes_at: int, token_key: bytes
+    issuer: Ed25519Signer,
+    *,
+    task: str,
+    epoch: int,
+    backend: str,
+    operator: str,
+    closes_at: int,
+    token_key: bytes,
+    least_age: int = 0,
 ) -> MemberKeys:
     """The file of one epoch; the same arguments give the same bytes. Raises: Malformed, BadKey."""
     data = made(
@@ -117,6 +129,7 @@ def build_member_keys(
         operator=operator,
         closes_at=closes_at,
         token_key=b64(token_key),
+        least_age=least_age,
     )
     return parse_member_keys(data, where=f"member keys of {task}, epoch {epoch}")
 
@@ -133,6 +146,8 @@ def parse_member_keys(data: bytes, *, where: str) -> MemberKeys:
         modulus_size(token_key)
     if type(closes_at) is not int or not 0 <= closes_at < 1 << 53:
         raise Malformed("closes_at is not a time in microseconds", where=where)
+    if body["least_age"] not in AGES:
+        raise Malformed(f"least_age is not one of {', '.join(map(str, AGES))} days", where=where)
     return MemberKeys(
         task=known_task(body["task"], where=where),
         epoch=known_epoch(body["epoch"], where=where),
@@ -142,6 +157,7 @@ def parse_member_keys(data: bytes, *, where: str) -> MemberKeys:
         issuer=ed25519_key(body["issuer"], where=where),
         token_key=token_key,
         data=data,
+        least_age=int(str(body["least_age"])),
     )
 
 

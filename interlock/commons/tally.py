@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from interlock.commons.consent import Consent, NoConsent
 from interlock.commons.indicators import Catalog
 from interlock.engine.decision import Decision, Verdict
-from interlock.engine.detectors.indicator import indicators_of
+from interlock.engine.detectors.indicator import KINDS, indicators_of
 from interlock.engine.event import SensorEvent
 
 __all__ = ["Tally", "places_of"]
@@ -25,8 +25,9 @@ def places_of(event: SensorEvent, decision: Decision, catalog: Catalog, redactin
     if decision.verdict not in _COUNTED or decision.policy_id in redacting:
         return frozenset()
     seen = {f"rule:{decision.policy_id}"}
-    if event.phase == "call":
-        seen |= indicators_of(event)
+    kinds = [kind for kind in catalog.kinds if kind in KINDS]
+    if event.phase == "call" and kinds:
+        seen |= indicators_of(event, kinds)
     return frozenset(catalog.index[place] for place in seen if place in catalog.index)
 
 
@@ -42,18 +43,25 @@ class Tally:
     seen: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        if not self.consent.covers(self.catalog):
+        if self.consent.terms.catalog != self.catalog.digest:
             raise NoConsent("was not consented to", where=f"task {self.catalog.task}")
         if self.start_us < self.catalog.opens_at:
             raise ValueError("an epoch begins when its catalog opens, or later")
 
-    def observe(self, event: SensorEvent, decision: Decision, now_us: int) -> frozenset[int]:
-        """Take one decided event in; returns the places that it set for the first time."""
+    def observe(
+        self, event: SensorEvent, decision: Decision, now_us: int, taken: Collection[str] = ()
+    ) -> tuple[frozenset[int], frozenset[str]]:
+        """Take one decided event in; returns the places that it set for the first time, and the names of all it met.
+
+        `taken` are places, by name, of which another task has the bit.
+        """
         if now_us < self.consent.at or not self.start_us <= now_us < self.end_us:
-            return frozenset()
-        fresh = places_of(event, decision, self.catalog, self.redacting) - self.seen
+            return frozenset(), frozenset()
+        met = places_of(event, decision, self.catalog, self.redacting)
+        met = frozenset(i for i in met if self.catalog.places[i] not in taken)
+        fresh = met - self.seen
         self.seen |= fresh
-        return fresh
+        return fresh, frozenset(self.catalog.places[i] for i in met)
 
     def measurement(self) -> list[int]:
         """The report: a 0 or a 1 for each place, in the catalog's order."""

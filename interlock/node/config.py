@@ -4,7 +4,7 @@
           organisation = NAME    stands with the node in status
           commons = "URL URL"    mirrors or the commons itself, asked in turn; unix:///SOCKET, file:///DIR too
           poll_seconds = 300
-[report]  task = FILE            the task that this node reports for, as its operator handed it out
+[report]  task = FILE            the task that this node reports for, beside those of `interlock mesh report init`
           token = FILE           the member's bearer token for the leader; not for a task with proofs of membership
           nodes = [PATH, ...]    the organisation's other nodes, by their homes or by files of `interlock mesh tally`
 [serve]   dir = DIR              the role's folder, as `interlock mesh setup` made it
@@ -75,9 +75,9 @@ class MeshConfig:
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """What a node needs to report: the task's file, and the file with its token."""
+    """What a node needs to report: the task's file, if it is named here, and the file with its token."""
 
-    task: Path
+    task: Path | None = None
     token: Path | None = None
     nodes: tuple[Path, ...] = ()
 
@@ -115,18 +115,14 @@ def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
     )
 
 
-def report_config(settings: Settings) -> ReportConfig | None:
-    """None where the node reports for no task. Raises: BadConfig."""
+def report_config(settings: Settings) -> ReportConfig:
+    """Raises: BadConfig."""
     values = settings.section("report")
-    if not values:
-        return None
-    if "task" not in values:
-        raise BadConfig("is not set", where=f"{settings.path}: [report] task", fix="name the task's file")
     nodes = values.get("nodes", [])
     if not isinstance(nodes, list) or not all(isinstance(node, str) and node for node in nodes):
         raise BadConfig("is not a list of paths", where=f"{settings.path}: [report] nodes")
-    token = settings.beside(_text(values, "token")) if "token" in values else None
-    return ReportConfig(settings.beside(_text(values, "task")), token, tuple(settings.beside(node) for node in nodes))
+    task, token = (settings.beside(_text(values, key)) if key in values else None for key in ("task", "token"))
+    return ReportConfig(task, token, tuple(settings.beside(node) for node in nodes))
 
 
 def serve_config(settings: Settings, directory: str | None = None, *, demo: bool = False) -> ServeConfig:

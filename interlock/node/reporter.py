@@ -1,4 +1,8 @@
-"""A member's reporting, wired: its task, its store, its membership, and exchanges with both aggregators."""
+"""A member's reporting, wired: its tasks, its store, its membership, and exchanges with both aggregators.
+
+A node reports for the task that `[report] task` names and for those in HOME/tasks, which `interlock mesh report init`
+keeps there.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,21 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock, SystemClock
 from interlock.base.errors import InterlockError
-from interlock.base.files import read_bounded
+from interlock.base.files import private_dir, read_bounded, replace
 from interlock.base.settings import BadConfig
 from interlock.commons.known_operators import known_operators
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.turns import mirrors_of
 from interlock.dap.membership import ReportProof
 from interlock.dap.task import Task
-from interlock.dap.taskfile import load_client_task
+from interlock.dap.taskfile import dump_client_task, load_client_task
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.parties import HttpExchange, vdaf_of
@@ -29,12 +33,13 @@ from interlock.node.roles.member import Credentials, read_joined
 from interlock.node.storage.node import NodeStore, open_store
 from interlock.node.tokens import secret_in
 
-__all__ = ["Reporter", "read_task", "reporter_of"]
+__all__ = ["Reporter", "keep_reporting", "keep_task", "read_task", "reporters_of", "tasks_of"]
 
 log = logging.getLogger("interlock.report")
 
 REPORT_EVERY_S: Final = 60.0
 _LIMIT: Final = 1 << 20
+_TASKS: Final = "tasks"
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class Reporter:
     credentials: Credentials | None = None
     nodes: tuple[Path, ...] = ()
 
-    def once(self, *, early: bool = False) -> tuple[int, report.Sent]:
-        """Close what has ended (and, `early`, the running epoch), then send what is due.
+    def build(self, *, early: bool = False) -> int:
+        """Make the reports of what has ended (and, `early`, of the running epoch); returns how many were made.
 
         Raises: NoConsent, TaskRefused, NotGathered, Unreachable, DapProblem.
         """
@@ -65,7 +70,7 @@ class Reporter:
                 log.warning("epoch %s: no right to report yet: %s", epoch, why)
         name = report.catalog_task(self.home, self.task)
         rollup.gather(self.store, self.home, name, self.nodes, due, self.clock.now_us())
-        made = report.close_epochs(
+        return report.close_epochs(
             self.home,
             self.store,
             self.task,
@@ -76,7 +81,10 @@ class Reporter:
             early=early,
             proof_of=self._proof,
         )
-        return made, report.send_due(self.home, self.store, self.task, self.leader, self.clock)
+
+    def send(self, *, at_once: bool = False) -> report.Sent:
+        """Send what is due (or, `at_once`, all that is queued). Raises: as `build`."""
+        return report.send_due(self.home, self.store, self.task, self.leader, self.clock, at_once=at_once)
 
     def fetch_credentials(self) -> tuple[list[int], dict[int, InterlockError]]:
         """Fetch the right to report each due epoch and the running one; returns those held, and why others are not.
@@ -95,14 +103,6 @@ class Reporter:
                 missing[epoch] = e
         return held, missing
 
-    def keep_reporting(self, stop: threading.Event) -> None:
-        """Report until `stop` is set; what fails is said and tried again at the next turn."""
-        while not stop.wait(REPORT_EVERY_S):
-            try:
-                self.once()
-            except InterlockError as e:
-                log.warning("no report: %s", e)
-
     def _proof(self, epoch: int) -> ReportProof | None:
         """The right to report an epoch, if it is held; nothing is fetched in the middle of making reports."""
         if self.credentials is None:
@@ -110,22 +110,67 @@ class Reporter:
         return self.credentials.held(self.task, epoch)
 
 
+def keep_reporting(reporters: Sequence[Reporter], stop: threading.Event) -> None:
+    """Report until `stop` is set; what fails is said and tried again at the next turn."""
+    while not stop.wait(REPORT_EVERY_S):
+        for reporter in reporters:
+            try:
+                reporter.build()
+                reporter.send()
+            except InterlockError as e:
+                log.warning("no report: %s", e)
+
+
 @contextlib.contextmanager
-def reporter_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[Reporter]:
-    """Raises: BadState, BadConfig, TaskRefused."""
-    task = read_task(reporting.task)
+def reporters_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[Reporter]]:
+    """A reporter a task of this node; none where it has no task. Raises: BadState, BadConfig, TaskRefused."""
+    tasks = tasks_of(config.home, reporting)
     with contextlib.ExitStack() as stack:
+        if not tasks:
+            yield []
+            return
         keys = HttpExchange()
         stack.callback(keys.close)
         store = open_store(config.home)
         stack.callback(store.close)
-        leader, credentials = keys, None
-        if task.membership is None:
+        leader = credentials = None
+        if any(task.membership is None for task in tasks):
             leader = HttpExchange(_token(reporting))
             stack.callback(leader.close)
-        else:  # no token: it would tell the leader who reports
+        if any(task.membership is not None for task in tasks):
             credentials = _credentials(config, store, keys)
-        yield Reporter(config.home, store, task, keys, leader, SystemClock(), credentials, reporting.nodes)
+        shared = (SystemClock(), reporting.nodes)
+        yield [_reporter(config.home, store, task, keys, leader, credentials, *shared) for task in tasks]
+
+
+def _reporter(
+    home: Path,
+    store: NodeStore,
+    task: Task,
+    keys: HttpExchange,
+    leader: HttpExchange | None,
+    credentials: Credentials | None,
+    clock: Clock,
+    nodes: tuple[Path, ...],
+) -> Reporter:
+    if task.membership is None:
+        assert leader is not None, "made where a task needs it"
+        return Reporter(home, store, task, keys, leader, clock, None, nodes)
+    # no token: it would tell the leader who reports
+    return Reporter(home, store, task, keys, keys, clock, credentials, nodes)
+
+
+def tasks_of(home: Path, reporting: ReportConfig) -> list[Task]:
+    """The tasks of a node, each once. Raises: BadState, NewerFormat, TaskRefused."""
+    named = [] if reporting.task is None else [reporting.task]
+    kept = sorted(path for path in (home / _TASKS).glob("*.json") if path.name[0] != ".")
+    tasks = [read_task(path) for path in (*named, *kept)]
+    return list({task.task_id: task for task in tasks}.values())
+
+
+def keep_task(home: Path, task: Task) -> None:
+    """Let a node report for a task, once it is consented to. Raises: NotWritable."""
+    replace(private_dir(home / _TASKS) / f"{task.task_id.hex()}.json", dump_client_task(task))
 
 
 def read_task(path: Path) -> Task:

@@ -17,7 +17,7 @@ from interlock.node.storage.node import NodeStore, open_store
 from tests.sim.node_process import EVER, counted
 from tests.sim.reaper import Killed, Reaper
 from tests.unit.dap_world import LENGTH
-from tests.unit.report_world import CountedWorld, Line, Member, catalog
+from tests.unit.report_world import CountedWorld, Line, Member, catalog, terms
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 8
@@ -82,7 +82,7 @@ def acknowledged(home: Path, seed: int, after: float) -> set[int]:
 def test_no_place_that_was_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> None:
     kept = counted()
     keep_catalog(tmp_path, kept, time_precision=EVER)
-    give_consent(tmp_path, kept, 0)
+    give_consent(tmp_path, terms(kept), 0)
     rng = random.Random(20)
     told: set[int] = set()
     for seed in range(ROUNDS):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.base.fetch import Unreachable
-from interlock.commons.indicators import Catalog, build_catalog
+from interlock.commons.consent import Terms
+from interlock.commons.indicators import SIGHTINGS, Catalog, build_catalog
 from interlock.dap.messages import Report, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.task import AggregatorTask, new_configuration, task_of, verify_key_of
@@ -23,8 +24,13 @@ RULES = [f"rule-{i}" for i in range(LENGTH)]
 CALL = SensorEvent("Bash", {"command": "rm -rf /srv/secret-project"})
 
 
-def catalog(opens_at: int = 0, task: str = "rules-1") -> Catalog:
-    return build_catalog(task, opens_at=opens_at, rules=RULES)
+def catalog(opens_at: int = 0, task: str = "rules-1", counts: str = SIGHTINGS) -> Catalog:
+    return build_catalog(task, opens_at=opens_at, rules=RULES, counts=counts)
+
+
+def terms(counted: Catalog) -> Terms:
+    """What a yes to a catalog is, where nobody asks to whom and how."""
+    return Terms(counted.counts, counted.task, kinds=counted.kinds, catalog=counted.digest)
 
 
 class CountedWorld(World):
@@ -83,12 +89,15 @@ class Member:
         self.world = world
         self.catalog = counted
         self.redacting: set[str] = set()
+        self.community: dict[str, frozenset[str]] = {}
         self.line = Line(world, home.name)
         self.start()
 
     def start(self) -> None:
         self.store: NodeStore = open_store(self.home)
-        self.observer = TallyObserver(self.home, self.world.clock, redacting=lambda: self.redacting)
+        self.observer = TallyObserver(
+            self.home, self.world.clock, redacting=lambda: self.redacting, community=lambda: self.community
+        )
 
     def stop(self) -> None:
         self.observer.close()
@@ -99,7 +108,7 @@ class Member:
         self.start()
 
     def agree(self) -> None:
-        agree(self.home, self.world.task, self.catalog, self.world.clock.now_us())
+        agree(self.home, self.store, self.world.task, self.catalog, self.world.clock.now_us())
 
     def withdraw(self) -> int:
         return withdraw(self.home, self.store, self.catalog.task, self.world.clock.now_us())
@@ -120,8 +129,8 @@ class Member:
             self.home, self.store, world.task, VDAF, self.line, world.clock, secrets.token_bytes, early=early
         )
 
-    def send(self) -> Sent:
-        return send_due(self.home, self.store, self.world.task, self.line, self.world.clock)
+    def send(self, *, at_once: bool = True) -> Sent:
+        return send_due(self.home, self.store, self.world.task, self.line, self.world.clock, at_once=at_once)
 
     def states(self) -> list[str]:
         return [row.state.value for row in self.store.outbox()]

@@ -104,7 +104,8 @@ def test_a_consent_file_of_any_values_is_read_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, value: object
 ) -> None:
     home: Path = tmp_path_factory.mktemp("home")
-    body = {"format": "interlock-consent", "v": 1, "consents": [{"task": "t", "catalog": value, "at": value}]}
+    row = {"purpose": "p", "subject": "t", "operators": value, "floor": value, "kinds": [value], "mechanism": "m"}
+    body = {"format": "interlock-consent", "v": 2, "consents": [{**row, "catalog": "c", "at": 1}]}
     (home / "consent.json").write_bytes(canonical.encode(body))
     assert "\n" not in _said(lambda _: read_consents(home), b"")
 

@@ -468,7 +468,8 @@ class Published:
 
 
 def agree_to(home: Path, place: Path) -> None:
-    agree(home, task_of(_configuration(place)), catalog(), SystemClock().now_us())
+    with contextlib.closing(open_store(home)) as store:
+        agree(home, store, task_of(_configuration(place)), catalog(), SystemClock().now_us())
 
 
 def _configuration(place: Path) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.base.settings import BadConfig
-from interlock.node.config import mesh_config, report_config, serve_config, settings_of, toml_text
+from interlock.node.config import ReportConfig, mesh_config, report_config, serve_config, settings_of, toml_text
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -53,7 +53,6 @@ def test_paths_stand_beside_the_file_that_names_them(tmp_path: Path) -> None:
     assert mesh_config(settings).home == tmp_path / "node"
     assert serve_config(settings).directory == tmp_path / "log"
     reporting = report_config(settings)
-    assert reporting is not None
     assert (reporting.task, reporting.token) == (tmp_path / "t", Path("/k"))
 
 
@@ -67,7 +66,7 @@ def test_without_a_file_all_is_default(tmp_path: Path) -> None:
     config = mesh_config(settings_of(written(tmp_path, "")))
     assert config.home.name == "mesh"
     assert config.poll_s == 300
-    assert report_config(settings_of(written(tmp_path, ""))) is None
+    assert report_config(settings_of(written(tmp_path, ""))) == ReportConfig()
 
 
 @pytest.mark.parametrize("section", ["mesh", "serve"])
@@ -91,8 +90,6 @@ def test_what_is_needed_and_not_set_is_named(tmp_path: Path) -> None:
     settings = settings_of(written(tmp_path, "[report]\ntoken = 'x'\n"))
     with pytest.raises(BadConfig, match=r"\[mesh\] commons: is not set"):
         mesh_config(settings).commons_url()
-    with pytest.raises(BadConfig, match=r"\[report\] task: is not set"):
-        report_config(settings)
     with pytest.raises(BadConfig, match=r"\[serve\] dir: is not set"):
         serve_config(settings)
 

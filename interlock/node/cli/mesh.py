@@ -13,8 +13,10 @@ from typing import Final
 
 from interlock.node.cli import (
     mesh_ceremony_args,
+    mesh_count_args,
     mesh_help,
     mesh_hpke_args,
+    mesh_indicator_args,
     mesh_log_args,
     mesh_members_args,
     mesh_node_args,
@@ -30,7 +32,6 @@ __all__ = ["node", "register"]
 
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _STATUS: Final = "interlock.node.cli.mesh_status"
-_COUNT: Final = "interlock.node.cli.mesh_count"
 _SETUP: Final = "interlock.node.cli.mesh_setup"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
@@ -60,7 +61,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     group = mesh.add_subparsers(title="commands", metavar="COMMAND")
     mesh_node_args.register(group)
     mesh_pins_args.register(group)
-    _count_commands(group)
+    mesh_count_args.register(group)
+    mesh_indicator_args.register(group)
     mesh_members_args.register(group)
     mesh_hpke_args.register(group)
     mesh_roles_args.register(group)
@@ -73,17 +75,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     demo.add_argument("--keep", metavar="DIR", help="keep everything that the demo makes in this new folder")
     demo.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else")
     mesh_help.teach(mesh, group)
-
-
-def _count_commands(group: Commands) -> None:
-    consent = add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
-    consent.add_argument("answer", choices=("on", "off", "show"))
-    consent.add_argument("task", nargs="?", help="the task's name")
-    consent.add_argument("--demo", action="store_true", help="agree to a task with the floor of a demo")
-    report = add(group, "report", _COUNT, "report_now", "send what is due, once")
-    report.add_argument("--close-epoch", action="store_true", help="close the epoch that is under way, and report it")
-    ledger = add(group, "ledger", _COUNT, "ledger", "what was sent, when, and under which task")
-    ledger.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _harness_command(group: Commands) -> None:

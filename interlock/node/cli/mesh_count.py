@@ -1,4 +1,4 @@
-"""`interlock mesh` for members who report: consent, the report, the ledger, and the daemon."""
+"""`interlock mesh consent`: what this node tells others of itself; and the daemon, `interlock mesh run`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import argparse
 import contextlib
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from interlock.base.clock import SystemClock, rfc3339
-from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState
 from interlock.base.organisations import LEAST
 from interlock.commons import consent as consents
-from interlock.dap.task import TaskRefused
+from interlock.commons.consent import Consent, Terms
+from interlock.commons.indicators import Catalog
+from interlock.dap.task import Task, TaskRefused
 from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
-from interlock.node.reporter import read_task, reporter_of
+from interlock.node.reporter import keep_reporting, reporters_of, tasks_of
 from interlock.node.roles import follow, report
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
 
-__all__ = ["consent", "ledger", "report_now", "reporting_of", "run"]
+__all__ = ["consent", "node_store", "reporting_of", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
     subscriber = subscriber_of(config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(config.home))
-        if reporting is not None:
-            reporter = stack.enter_context(reporter_of(config, reporting))
-            thread = threading.Thread(target=reporter.keep_reporting, args=(stop,), daemon=True)
+        reporters = stack.enter_context(reporters_of(config, reporting))
+        if reporters:
+            thread = threading.Thread(target=keep_reporting, args=(reporters, stop), daemon=True)
             thread.start()
             stack.callback(thread.join, 10)
         watch = follow.StepBacks(config.home, guard_settings(args.config).receipts, SystemClock())
@@ -44,71 +47,114 @@ def run(args: argparse.Namespace) -> int:
 
 
 def consent(args: argparse.Namespace) -> int:
-    """Say yes or no to reporting for a task, or show what was said."""
+    """Say yes or no, or show what was said, and what a yes would be a yes to."""
     config = config_of(args)
     _demand_home(config)
     if args.answer == "show":
-        rows = consents.read_consents(config.home)
-        if not rows:
-            print("no consent is given: nothing is counted and nothing is sent")
-        for row in rows.values():
-            print(f"{row.task}: yes since {rfc3339(row.at)}, catalog {row.catalog[:16]}")
-        return EXIT_OK
-    if not args.task:
-        raise BadInput("needs the task's name", where="interlock mesh consent")
+        return _show(args, config)
     if args.answer == "off":
-        with contextlib.closing(_store(config)) as store:
-            dropped = report.withdraw(config.home, store, args.task, SystemClock().now_us())
-        print(f"{args.task}: no; {dropped} reports that were queued are dropped")
-        return EXIT_OK
-    task = read_task(reporting_of(args).task)
+        return _off(args, config)
+    if not args.task:
+        raise BadInput("needs the task's name", where="interlock mesh consent on")
+    task, catalog = _asked(args, config)
     if task.demo and not args.demo:
         told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
         raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
-    subscriber = subscriber_of(config)
-    catalog = patiently(lambda: subscriber.catalog(args.task))
-    given = report.agree(config.home, task, catalog, SystemClock().now_us())
-    print(f"{catalog.task}: yes from {rfc3339(given.at)} on, for {len(catalog.places)} places ({given.catalog[:16]}):")
-    for place in catalog.places:
-        print(f"  {place}")
+    before = consents.read_consents(config.home).get((catalog.counts, catalog.task))
+    with contextlib.closing(node_store(config)) as store:
+        given = report.agree(config.home, store, task, catalog, SystemClock().now_us())
+    print(f"{catalog.task}: yes from {rfc3339(given.at)} on, to this:")
+    _tell(given.terms, catalog, before)
     print("each epoch one report of 0s and 1s is sent, a share to each aggregator; nothing before now is counted")
     return EXIT_OK
 
 
-def report_now(args: argparse.Namespace) -> int:
-    """Send what is due, once; with --close-epoch also for the epoch under way."""
-    with reporter_of(config_of(args), reporting_of(args)) as reporter:
-        made, done = reporter.once(early=args.close_epoch)
-    print(f"{made} reports made, {done.sent} sent, {done.refused} refused, {done.dropped} dropped")
-    return EXIT_REFUSED if done.refused else EXIT_OK
-
-
-def ledger(args: argparse.Namespace) -> int:
-    """What this node sent, and what stands against relying on it."""
-    with contextlib.closing(_store(config_of(args))) as store:
-        rows = report.ledger(store)
-    if args.json:
-        print(json.dumps({"format": "interlock-ledger", "v": 1, "rows": [asdict(row) for row in rows]}))
-        return EXIT_OK
-    for row in rows:
-        why = f" ({row.reason})" if row.reason else ""
-        print(f"{row.epoch}  {row.task}  {row.state}{why} at {row.at}  {row.mechanism}, {row.membership}")
-    for note in dict.fromkeys(row.note for row in rows):
-        print(note)
-    if not rows:
-        print("nothing was ever sent")
+def _off(args: argparse.Namespace, config: MeshConfig) -> int:
+    """No to one task, or to everything."""
+    known = {subject for _, subject in consents.read_consents(config.home)}
+    named = [args.task] if args.task else sorted(known)
+    with contextlib.closing(node_store(config)) as store:
+        for task in named:
+            dropped = report.withdraw(config.home, store, task, SystemClock().now_us())
+            print(f"{task}: no; {dropped} reports that were queued are dropped")
+    if not named:
+        print("no consent is given: nothing is counted and nothing is sent")
     return EXIT_OK
 
 
+def _show(args: argparse.Namespace, config: MeshConfig) -> int:
+    given = consents.read_consents(config.home)
+    asked: tuple[Terms, Catalog] | None = None
+    if args.task and not any(subject == args.task for _, subject in given):
+        task, catalog = _asked(args, config)
+        asked = report.terms_of(config.home, task, catalog), catalog
+    rows = [c for c in given.values() if args.task in (None, c.terms.subject)]
+    if args.json:
+        _show_json(rows, asked)
+        return EXIT_OK
+    for row in rows:
+        print(f"{row.terms.subject}: yes since {rfc3339(row.at)}, to this:")
+        _tell(row.terms, None, None)
+    if asked is not None:
+        print(f"{args.task}: no; a yes would be a yes to this:")
+        _tell(*asked, None)
+    if not rows and asked is None:
+        print("no consent is given: nothing is counted and nothing is sent")
+    return EXIT_OK
+
+
+def _show_json(rows: list[Consent], asked: tuple[Terms, Catalog] | None) -> None:
+    body: dict[str, object] = {"format": "interlock-consents", "v": 1}
+    body["consents"] = [{**_plain(row.terms), "at": row.at} for row in rows]
+    if asked is not None:
+        body["asked"] = {**_plain(asked[0]), "places": list(asked[1].places)}
+    print(json.dumps(body))
+
+
+def _plain(terms: Terms) -> Mapping[str, object]:
+    return {**asdict(terms), "kinds": list(terms.kinds)}
+
+
+def _tell(terms: Terms, catalog: Catalog | None, before: Consent | None) -> None:
+    """Terms in words; `before` is what was agreed to until now."""
+    print(f"  purpose     {terms.purpose}")
+    for url, name in terms.operators.items():
+        print(f"  told        {url}" + (f" ({name})" if name else " (who runs it is not listed)"))
+    if terms.floor:
+        print(f"  floor       {terms.floor} organisations")
+    if terms.mechanism:
+        print(f"  mechanism   {terms.mechanism}")
+    if terms.kinds:
+        print(f"  counts      {', '.join(terms.kinds)} of catalog {terms.catalog[:16]}")
+    for place in catalog.places if catalog else ():
+        print(f"    {place}")
+    for change in terms.beyond(before.terms) if before else ():
+        print(f"  new         {change}")
+
+
+def _asked(args: argparse.Namespace, config: MeshConfig) -> tuple[Task, Catalog]:
+    """The catalog of a task's name, as the commons signed it, and the task of this node that counts by it."""
+    tasks = tasks_of(config.home, reporting_of(args))
+    subscriber = subscriber_of(config)
+    catalog = patiently(lambda: subscriber.catalog(args.task))
+    task = next((t for t in tasks if (t.catalog_digest or b"").hex() == catalog.digest), None)
+    if task is None:
+        told = "is counted by no task that is kept here"
+        raise TaskRefused(told, where=f"catalog {args.task}", fix="fetch the task's file: interlock mesh report init")
+    return task, catalog
+
+
 def reporting_of(args: argparse.Namespace) -> ReportConfig:
-    """The [report] section. Raises: BadInput, where there is none; BadConfig."""
-    reporting = report_config(settings_of(args.config))
-    if reporting is None:
-        raise BadInput("this node reports for no task", where="[report]", fix="name a task")
+    """What this node reports for. Raises: BadInput, where it reports for no task; BadConfig."""
+    config, reporting = config_of(args), report_config(settings_of(args.config))
+    if not tasks_of(config.home, reporting):
+        fix = "interlock mesh report init FILE, or name it in [report]"
+        raise BadInput("reports for no task", where=str(config.home), fix=fix)
     return reporting
 
 
-def _store(config: MeshConfig) -> NodeStore:
+def node_store(config: MeshConfig) -> NodeStore:
+    """The store of a node. Raises: BadState, where there is no node yet, and as `open_store`."""
     _demand_home(config)
     return open_store(config.home)
 

@@ -21,7 +21,7 @@ from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organ
 from interlock.node.cli.mesh_count import reporting_of
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.parties import HttpExchange
-from interlock.node.reporter import reporter_of
+from interlock.node.reporter import reporters_of
 from interlock.node.roles import member as members
 from interlock.node.roles import rollup
 from interlock.node.roles.observe import kept_catalogs
@@ -52,14 +52,18 @@ def join(args: argparse.Namespace) -> int:
 
 def token(args: argparse.Namespace) -> int:
     """Fetch what is missing, now."""
-    with reporter_of(config_of(args), reporting_of(args)) as reporter:
-        if reporter.credentials is None:
+    with reporters_of(config_of(args), reporting_of(args)) as reporters:
+        asking = [reporter for reporter in reporters if reporter.credentials is not None]
+        if not asking:
             raise BadInput("asks for no proof of membership", where="the task", fix="a bearer token is all it takes")
-        held, missing = reporter.fetch_credentials()
-    for epoch, why in missing.items():
-        print(f"epoch {epoch}: none ({why})")
-    print(f"tokens are here for {len(held)} epochs" + (f": {min(held)} to {max(held)}" if held else ""))
-    return EXIT_REFUSED if missing else EXIT_OK
+        found = [reporter.fetch_credentials() for reporter in asking]
+    failed = False
+    for held, missing in found:
+        for epoch, why in missing.items():
+            print(f"epoch {epoch}: none ({why})")
+        print(f"tokens are here for {len(held)} epochs" + (f": {min(held)} to {max(held)}" if held else ""))
+        failed = failed or bool(missing)
+    return EXIT_REFUSED if failed else EXIT_OK
 
 
 def audit(args: argparse.Namespace) -> int:

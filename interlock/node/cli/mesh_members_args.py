@@ -9,6 +9,7 @@ from interlock.node.cli.mesh_args import Commands, add
 
 __all__ = ["register"]
 
+AGES: Final = (0, 30, 180)  # days; as commons.membership has them, which needs the extra
 _MEMBERS: Final = "interlock.node.cli.mesh_members"
 _JOINED: Final = "interlock.node.cli.mesh_joined"
 _EXAMPLE: Final = """\
@@ -67,6 +68,13 @@ def _epoch_commands(commands: Commands) -> None:
     keys = _issuer(commands, "keys", "make the keys of a task's next epochs, as files to publish")
     keys.add_argument("--task", metavar="FILE", required=True, help="the DAP task, as members have it")
     keys.add_argument("--epochs", type=int, default=30, metavar="N", help="how many (default: %(default)s)")
+    keys.add_argument(
+        "--least-age",
+        type=int,
+        choices=AGES,
+        default=0,
+        help="only organisations enrolled for so many days get a token (default: %(default)s)",
+    )
     keys.add_argument("--first", type=int, metavar="EPOCH", help="the first one; by default the running one")
     keys.add_argument("--operators", metavar="FILE", help="the commons' list: refuse a task of our own aggregators")
     keys.add_argument("--out", metavar="DIR", required=True, help="the folder for the files")

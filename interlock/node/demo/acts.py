@@ -83,7 +83,7 @@ class Acts:
         self.root_sha256 = ""
         self.issuer_key = ""
         self.sessions: dict[str, list[dict[str, object]]] = {}
-        self.seen: tuple[Seen, ...] = ()
+        self.seen: tuple[str, ...] = ()
         self.counts: list[tuple[str, int]] = []
         self._catalog: Catalog | None = None
         self._task: Task | None = None
@@ -179,7 +179,7 @@ class Acts:
 
     def report(self) -> Evidence:
         """The epoch closes: one report of 0s and 1s an organisation, shown with a token that nobody can tie to it."""
-        self._each(MEMBERS, lambda name: self._mesh(name, "report", "--close-epoch"))
+        self._each(MEMBERS, lambda name: self._mesh(name, "report", "submit", "--close-epoch"))
         return {
             "reports": len(MEMBERS),
             "a report": "Prio3SumVec of 0s and 1s",
@@ -216,7 +216,7 @@ class Acts:
         blocked = {
             f"rule:{r['policy_id']}" for r in self.sessions[MEMBERS[0]] if r["outcome"] in ("blocked", "refused")
         }
-        if not blocked <= {s.place for s in self.seen}:
+        if not blocked <= set(self.seen):
             raise CommandFailed("a rule that all three saw is not counted three times", where="counts")
         return {
             "organisations": found.report_count,
@@ -227,7 +227,7 @@ class Acts:
 
     def publish_indicator(self) -> Evidence:
         """What all three saw becomes a pack that the reviewer's key signs."""
-        hosts = [s.place for s in self.seen if s.place.startswith("host:")]
+        hosts = [place for place in self.seen if place.startswith("host:")]
         if hosts != [_host_indicator(_SEEN_HOST)]:
             raise CommandFailed("is not the one host that all three saw", where="indicators")
         pack = indicator_pack(

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.base.blind_rsa import BlindRsa, new_private_key, public_of
-from interlock.base.clock import Clock
+from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
@@ -51,6 +51,7 @@ __all__ = ["TOKEN_KEY_BITS", "Issuer", "app", "invite_hash"]
 
 TOKEN_KEY_BITS: Final = 3072
 _JSON: Final = "application/json"
+_DAY_US: Final = 86_400 * MICROSECONDS
 _DIGITS: Final = 16  # of an epoch in a URL; Python refuses to read numbers of many thousand
 _log = logging.getLogger(__name__)
 
@@ -76,8 +77,13 @@ class Issuer:
         """Its key, by which organisations and the commons know it."""
         return self._signer.verifier
 
-    def open_epoch(self, task: str, epoch: int, backend: str, closes_at: int, *, bits: int = TOKEN_KEY_BITS) -> bytes:
-        """The member keys of an epoch, made if it has none; an epoch's key never changes. Raises: BadKey."""
+    def open_epoch(
+        self, task: str, epoch: int, backend: str, closes_at: int, *, bits: int = TOKEN_KEY_BITS, least_age: int = 0
+    ) -> bytes:
+        """The member keys of an epoch, made if it has none; an epoch's key never changes. Raises: BadKey, Malformed.
+
+        `least_age` is for how many days an organisation has to be enrolled to get a credential.
+        """
         found = self._store.epoch(task, epoch)
         if found is not None:
             return found.keys
@@ -91,6 +97,7 @@ class Issuer:
             operator=self._operator,
             closes_at=closes_at,
             token_key=token_key,
+            least_age=least_age,
         )
         return self._store.add_epoch(task, epoch, Epoch(keys.data, closes_at, private)).keys
 
@@ -121,7 +128,8 @@ class Issuer:
 
         # What the plain signature says of the DAP task belongs to the request as much as blinded bytes do.
         bytes_asked = asked.task_id + asked.blinded
-        return self._store.give(asked.task, asked.epoch, asked.key.text, bytes_asked, answer, now_us)
+        latest = now_us - keys.least_age * _DAY_US
+        return self._store.give(asked.task, asked.epoch, asked.key.text, bytes_asked, answer, now_us, latest=latest)
 
     def member_keys(self, task: str, epoch: int) -> bytes:
         return self._known(task, epoch).keys

@@ -2,8 +2,12 @@
 
     agree         a catalog is kept, and consented to: from then on `observe.TallyObserver` marks its places
     close_epochs  epoch -> one sealed report in the outbox, all zeros where nothing was seen; before anything is sent
-    send_due      queued -> sent | refused; after a crash the same bytes go out again
+    send_due      queued and due -> sent | refused; after a crash the same bytes go out again
     withdraw      consent ends, what is queued is dropped
+
+A report is due at a time that is drawn once, at random, within the epoch after its own, so that when it comes says
+nothing of when its node wakes; the last eighth is left for what fails. What nobody agreed to any more, or would have
+to agree to anew because its terms are weaker, is dropped.
 
 An organisation has one report an epoch and catalog, for ever: an epoch with a row in the outbox is never built again,
 whatever became of that row. Nothing here logs a place, a share or a value.
@@ -13,14 +17,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock, rfc3339
 from interlock.base.primitives import Rng
-from interlock.commons.consent import Consent, NoConsent, demand_consent, give_consent, read_consents, withdraw_consent
-from interlock.commons.indicators import Catalog
+from interlock.commons.consent import (
+    Consent,
+    NoConsent,
+    Terms,
+    demand_consent,
+    give_consent,
+    read_consents,
+    withdraw_consent,
+)
+from interlock.commons.indicators import FALSE_POSITIVES, Catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.membership import BLIND, CERTIFICATE, TaskMembership
 from interlock.commons.operators import demand_two_aggregators
@@ -45,8 +57,11 @@ __all__ = [
     "catalog_task",
     "close_epochs",
     "epochs_to_report",
+    "find_kept",
+    "kept_for",
     "ledger",
     "send_due",
+    "terms_of",
     "withdraw",
 ]
 
@@ -54,6 +69,7 @@ log = logging.getLogger("interlock.report")
 
 BACKLOG_MOST: Final = 100  # epochs; what a node that slept longer saw before is forgotten, as its batches are collected
 MECHANISM: Final = "Prio3SumVec, no noise"
+_SPREAD: Final = (7, 8)  # of an epoch: how long after its own a report's time to go may lie
 # how a report shows that a member sent it -> what follows for whoever relies on it
 NOTES: Final[Mapping[str, str]] = {
     "bearer": "a bearer token says who reports: the leader knows, and could add reports of its own",
@@ -63,6 +79,7 @@ NOTES: Final[Mapping[str, str]] = {
 _BEARER: Final = "bearer"
 ProofOf = Callable[[int], ReportProof | None]  # a DAP epoch -> the right to report it; none where it is not had
 _WITHDRAWN: Final = "consent was withdrawn"
+_WEAKER: Final = "its terms are weaker than what was consented to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +93,51 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """What this node has told of itself in one epoch; times in RFC 3339."""
+    """What this node has told of itself in one epoch; times in RFC 3339, `due` empty once it has gone."""
 
     task: str
     epoch: str
     state: str
     reason: str
     at: str
+    due: str
     membership: str
     note: str
-    mechanism: str = MECHANISM
+    mechanism: str
+    dap_task: str
 
 
-def agree(home: Path, task: Task, catalog: Catalog, now_us: int) -> Consent:
+def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
+    """What a yes to a task's catalog is a yes to. Raises: TaskRefused, where the task counts by another; BadState."""
+    _demand_catalog(task, catalog)
+    operators = known_operators(home)
+    urls = [(role, getattr(task.config, f"{role}_url").decode("ascii")) for role in ("leader", "helper")]
+    named = {url: (operators.runs(role, [url]) or "") if operators else "" for role, url in urls}
+    floor = task.config.min_batch_size
+    return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, MECHANISM, catalog.digest)
+
+
+def agree(home: Path, store: NodeStore, task: Task, catalog: Catalog, now_us: int) -> Consent:
     """Consent to a task's catalog, and keep both what it counts and how long its epochs are.
 
+    Where something else was agreed to before, what was seen and queued under that is dropped.
     Raises: TaskRefused, where the task counts by another catalog; OneHand, where one body runs both aggregators;
     NotWritable.
     """
-    _demand_catalog(task, catalog)
+    terms = terms_of(home, task, catalog)
     _demand_two_bodies(home, task)
+    before = read_consents(home).get((terms.purpose, terms.subject))
+    if before is not None and before.terms != terms:
+        store.drop(catalog.task, _WEAKER, now_us)
     keep_catalog(home, catalog, time_precision=task.config.time_precision)
-    return give_consent(home, catalog, now_us)
+    return give_consent(home, terms, now_us)
 
 
 def withdraw(home: Path, store: NodeStore, task: str, now_us: int) -> int:
     """End the consent to a catalog's task; returns how many queued reports were dropped. Raises: NotWritable."""
     withdraw_consent(home, task)
+    if not any(purpose == FALSE_POSITIVES for purpose, _ in read_consents(home)):
+        store.forget_objections()
     return store.drop(task, _WITHDRAWN, now_us)
 
 
@@ -125,7 +160,7 @@ def close_epochs(
     Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched; of `proof_of`, its
     own.
     """
-    kept = _kept_for(home, task)
+    kept = kept_for(home, task)
     shown = "" if task.membership is None else TaskMembership.decode(task.membership).backend
     proofs = {start: proof_of(task.time_of(start)) for start in epochs_to_report(home, store, task, clock, early=early)}
     epochs = [start for start, proof in proofs.items() if proof is not None or not shown]
@@ -140,6 +175,7 @@ def close_epochs(
         report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof).encode()
         at, digest = clock.now_us(), kept.catalog.digest
         row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report, at=at, shown=shown)
+        row = replace(row, due=at if early else _due(start, kept.epoch_us, at, rng), mechanism=MECHANISM)
         if store.queue(row):  # else another process of this node was faster, and its report is the one
             made += 1
             log.info("task %s, epoch %s: report made", row.task, rfc3339(start))
@@ -149,34 +185,45 @@ def close_epochs(
 
 def catalog_task(home: Path, task: Task) -> str:
     """The commons' name of a task, by the catalog that was agreed to. Raises: NoConsent, TaskRefused."""
-    return _kept_for(home, task).catalog.task
+    return kept_for(home, task).catalog.task
 
 
 def epochs_to_report(home: Path, store: NodeStore, task: Task, clock: Clock, *, early: bool = False) -> list[int]:
     """The starts of the epochs whose report is to be made now. Raises: NoConsent, TaskRefused."""
     _demand_two_bodies(home, task)
-    kept = _kept_for(home, task)
-    consent = demand_consent(home, kept.catalog)
+    kept = kept_for(home, task)
+    consent = demand_consent(home, terms_of(home, task, kept.catalog))
     reported = store.reported(kept.catalog.task)
     return [e for e in _epochs(task, kept, consent, clock.now_us(), early) if e not in reported]
 
 
-def send_due(home: Path, store: NodeStore, task: Task, exchange: Exchange, clock: Clock) -> Sent:
-    """Send what is queued for a task, one by one; `exchange` carries this member's token for the leader.
+def send_due(
+    home: Path, store: NodeStore, task: Task, exchange: Exchange, clock: Clock, *, at_once: bool = False
+) -> Sent:
+    """Send what is queued for a task and due (or, `at_once`, all of it); `exchange` carries this member's token.
 
     Raises: Unreachable, Malformed, and DapProblem where the leader refuses a whole request; then the report that met
     it, and those behind it, stay queued.
     """
     _demand_two_bodies(home, task)
-    consents = read_consents(home)
-    dropped = 0
-    for name, catalog in {(row.task, row.catalog) for row in store.queued(task.task_id)}:
-        consent = consents.get(name)
-        if consent is None or consent.catalog != catalog:
-            dropped += store.drop(name, _WITHDRAWN, clock.now_us(), catalog=catalog)
-    due = store.queued(task.task_id)
+    queued = {(row.task, row.catalog) for row in store.queued(task.task_id)}
+    why = _not_covered(home, task) if queued else ""
+    dropped = sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in queued if why)
+    due = store.queued(task.task_id, None if at_once else clock.now_us())
     states = [_send(store, task, exchange, clock, row) for row in due if store.attempt(row)]
     return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
+
+
+def _not_covered(home: Path, task: Task) -> str:
+    """Why nothing may be sent for a task any more; empty where consent covers it."""
+    try:
+        terms = terms_of(home, task, kept_for(home, task).catalog)
+        given = read_consents(home).get((terms.purpose, terms.subject))
+    except (NoConsent, TaskRefused):
+        return _WITHDRAWN
+    if given is None:
+        return _WITHDRAWN
+    return _WEAKER if terms.beyond(given.terms) else ""
 
 
 def ledger(store: NodeStore) -> list[LedgerRow]:
@@ -188,8 +235,11 @@ def ledger(store: NodeStore) -> list[LedgerRow]:
             row.state.value,
             row.reason,
             rfc3339(row.at),
+            rfc3339(row.due) if row.state is OutboxState.QUEUED else "",
             row.shown or _BEARER,
             NOTES[row.shown or _BEARER],
+            row.mechanism,
+            row.dap_task.hex(),
         )
         for row in store.outbox()
     ]
@@ -209,12 +259,18 @@ def _send(store: NodeStore, task: Task, exchange: Exchange, clock: Clock, row: O
     return state
 
 
-def _kept_for(home: Path, task: Task) -> KeptCatalog:
+def find_kept(home: Path, task: Task) -> KeptCatalog | None:
+    """The kept catalog that a task counts by, if it was ever agreed to."""
+    digest = task.catalog_digest
+    return next((k for k in kept_catalogs(home).values() if digest and k.catalog.digest == digest.hex()), None)
+
+
+def kept_for(home: Path, task: Task) -> KeptCatalog:
     """The kept catalog of a task. Raises: NoConsent, where there is none; TaskRefused, where it does not fit."""
     digest = task.catalog_digest
     if digest is None:
         raise TaskRefused("names no catalog", fix="ask the task's author for its exact bytes")
-    kept = next((k for k in kept_catalogs(home).values() if k.catalog.digest == digest.hex()), None)
+    kept = find_kept(home, task)
     if kept is None:
         raise NoConsent(
             "was not consented to",
@@ -229,6 +285,12 @@ def _kept_for(home: Path, task: Task) -> KeptCatalog:
             fix="agree to it again",
         )
     return kept
+
+
+def _due(start: int, epoch_us: int, now: int, rng: Rng) -> int:
+    """When the report of an epoch goes out: at random in the epoch after it, or now where that is nearly over."""
+    begin, end = max(now, start + epoch_us), start + epoch_us + epoch_us * _SPREAD[0] // _SPREAD[1]
+    return begin + int.from_bytes(rng(8), "big") % (end - begin) if begin < end else now
 
 
 def _demand_two_bodies(home: Path, task: Task) -> None:

@@ -160,16 +160,22 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
 
     # credentials
 
-    def give(self, task: str, epoch: int, key: str, asked: bytes, answer: Callable[[], bytes], now_us: int) -> bytes:
+    def give(
+        self, task: str, epoch: int, key: str, asked: bytes, answer: Callable[[], bytes], now_us: int, *, latest: int
+    ) -> bytes:
         """The credential of the organisation with this key; `answer` makes it, once, and what it raises undoes all.
 
-        Raises: Refused, for a key that is not enrolled, and for other bytes than were answered before.
+        Raises: Refused, for a key that is not enrolled, or was only after `latest`, and for other bytes than were
+        answered before.
         """
         with self._write() as db:
-            who = db.execute("SELECT organisation, state FROM members WHERE key = ?", (key,)).fetchone()
+            who = db.execute("SELECT organisation, state, at FROM members WHERE key = ?", (key,)).fetchone()
             if who is None or who[1] != MemberState.ENROLLED.value:
                 told = "is not enrolled" if who is None or who[1] == MemberState.PENDING.value else "was revoked"
                 raise Refused(told, where="organisation" if who is None else who[0], fix="ask the issuer's operator")
+            if as_int(who[2]) > latest:
+                told = "is not enrolled for long enough for this task"
+                raise Refused(told, where=who[0], fix="report to the task for younger members")
             sql = "SELECT asked, answer FROM credentials WHERE task = ? AND epoch = ? AND organisation = ?"
             before = db.execute(sql, (task, epoch, who[0])).fetchone()
             if before is not None:

@@ -2,13 +2,17 @@
 credentials that they are shown with.
 
     bits     (task, catalog, epoch) -> places; written by every guarded process of this node, read by its daemon
+    fed      (place by name, task) -> until when that task's last epoch goes which the place feeds
     outbox   (task, epoch) -> one report, for ever one: queued -> sent | refused | dropped;  dropped -> sent | refused
              where it was on its way as it was dropped
+    objections  (call, phase) -> the places that a community rule's objection set: what a person may call wrong later
+    told     (receipt) -> the place that a person called it wrong for; once
 
     credentials (DAP task, epoch of it) -> one request to the issuer, for ever the same; then the issuer's signature
 
 A report goes into the outbox in the transaction that forgets its epoch's places, and no place is taken for an epoch
-that has a row there. A report's bytes are kept while it is queued and forgotten with the queue.
+that has a row there, nor for one that overlaps an epoch of another task which the same place feeds. `due` is when a
+report goes out, drawn once. A report's bytes are kept while it is queued and forgotten with the queue.
 Times are in microseconds UTC.
 """
 
@@ -18,7 +22,7 @@ import contextlib
 import enum
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
@@ -29,7 +33,10 @@ from interlock.base.files import file_lock, private_dir
 __all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
 
 STORE_FILE: Final = "node.sqlite"
-_OUTBOX: Final = "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown FROM outbox"
+_OBJECTIONS_MOST: Final = 20_000
+_OUTBOX: Final = (
+    "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism FROM outbox"
+)
 
 
 class OutboxState(enum.Enum):
@@ -46,6 +53,7 @@ class OutboxRow:
     """One report: of a catalog's task by name, an epoch, and a DAP task by id. `at` is its last change.
 
     `shown` is the kind of proof of membership that it carries; empty where the bearer token says who sends it.
+    `due` is when it goes out; `mechanism` how the task counts it.
     """
 
     task: str
@@ -57,6 +65,8 @@ class OutboxRow:
     reason: str = ""
     at: int = 0
     shown: str = ""
+    due: int = 0
+    mechanism: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,16 @@ ALTER TABLE outbox ADD COLUMN shown TEXT NOT NULL DEFAULT '';
 CREATE TABLE credentials (dap_task BLOB NOT NULL, epoch INTEGER NOT NULL, request BLOB NOT NULL, seed BLOB NOT NULL,
     prefix BLOB NOT NULL, inverse BLOB NOT NULL, signature BLOB NOT NULL, PRIMARY KEY (dap_task, epoch)) WITHOUT ROWID
 """,
+        """
+ALTER TABLE outbox ADD COLUMN due INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN mechanism TEXT NOT NULL DEFAULT '';
+CREATE TABLE fed (place TEXT NOT NULL, task TEXT NOT NULL, until INTEGER NOT NULL,
+    PRIMARY KEY (place, task)) WITHOUT ROWID;
+CREATE TABLE objections (call_id TEXT NOT NULL, phase TEXT NOT NULL, place TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (call_id, phase, place));
+CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (receipt, place)) WITHOUT ROWID
+""",
     )
 
     def __init__(self, path: Path) -> None:
@@ -105,15 +125,27 @@ CREATE TABLE credentials (dap_task BLOB NOT NULL, epoch INTEGER NOT NULL, reques
 
     # places
 
-    def add_bits(self, task: str, catalog: str, epoch_start: int, places: Iterable[int]) -> int:
-        """Keep places that were seen, durably; returns how many are new. None is, once the epoch's report is made."""
+    def add_bits(self, task: str, catalog: str, epoch: tuple[int, int], places: Mapping[int, str]) -> int:
+        """Keep places (number -> name) that were seen in an epoch [start, end), durably; returns how many are new.
+
+        None is, once the epoch's report is made; nor one that feeds another task in a time that overlaps.
+        """
         sql = (
             "INSERT OR IGNORE INTO bits SELECT ?, ?, ?, ?"
             " WHERE NOT EXISTS (SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?)"
+            " AND NOT EXISTS (SELECT 1 FROM fed WHERE place = ? AND task <> ? AND until > ?)"
         )
+        feed = (
+            "INSERT INTO fed VALUES (?, ?, ?)"
+            " ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
+        )
+        fresh, (start, end) = 0, epoch
         with self._write() as db:
-            rows = ((task, catalog, epoch_start, place, task, epoch_start) for place in sorted(places))
-            return sum(changed(db, sql, *row) for row in rows)
+            for place, name in sorted(places.items()):
+                if changed(db, sql, task, catalog, start, place, task, start, name, task, start):
+                    db.execute(feed, (name, task, end))
+                    fresh += 1
+        return fresh
 
     def bits(self, task: str, catalog: str, epoch_start: int) -> frozenset[int]:
         """The places that were seen in an epoch whose report is not made yet."""
@@ -138,19 +170,19 @@ CREATE TABLE credentials (dap_task BLOB NOT NULL, epoch INTEGER NOT NULL, reques
         """Put an epoch's one report in the outbox, and forget its places and older ones; False where it has one."""
         new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at, row.shown)
         sql = (
-            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at, shown)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)"
+            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at, shown, due, mechanism)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
         with self._write() as db:
-            if not changed(db, sql, *new):
+            if not changed(db, sql, *new, row.due, row.mechanism):
                 return False
             db.execute("DELETE FROM bits WHERE task = ? AND epoch_start <= ?", (row.task, row.epoch_start))
             return True
 
-    def queued(self, dap_task: bytes) -> list[OutboxRow]:
-        """What is to be sent for a DAP task, oldest first."""
-        sql = f"{_OUTBOX} WHERE dap_task = ? AND state = 'queued' ORDER BY epoch_start"
-        return [_row(row) for row in self._read(sql, dap_task)]
+    def queued(self, dap_task: bytes, due_by: int | None = None) -> list[OutboxRow]:
+        """What is to be sent for a DAP task (by a time), oldest first."""
+        sql = f"{_OUTBOX} WHERE dap_task = ? AND state = 'queued' AND due <= coalesce(?, due) ORDER BY epoch_start"
+        return [_row(row) for row in self._read(sql, dap_task, due_by)]
 
     def attempt(self, row: OutboxRow) -> bool:
         """Note that a report is about to go out; False where it left the queue meanwhile, and must not."""
@@ -184,6 +216,39 @@ CREATE TABLE credentials (dap_task BLOB NOT NULL, epoch INTEGER NOT NULL, reques
     def outbox(self) -> list[OutboxRow]:
         """Every report there ever was, oldest epoch first."""
         return [_row(row) for row in self._read(f"{_OUTBOX} ORDER BY epoch_start, task")]
+
+    # what a person may say of an objection
+
+    def note_objection(self, call_id: str, phase: str, places: Iterable[str], at: int) -> None:
+        """Keep what a community rule's objection set, so that it can be called wrong; the oldest are forgotten."""
+        with self._write() as db:
+            rows = ((call_id, phase, place, at) for place in sorted(places))
+            db.executemany("INSERT OR IGNORE INTO objections VALUES (?, ?, ?, ?)", rows)
+            db.execute(
+                "DELETE FROM objections WHERE rowid <= (SELECT max(rowid) FROM objections) - ?", (_OBJECTIONS_MOST,)
+            )
+
+    def forget_objections(self) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM objections")
+
+    def objection(self, call_id: str, phase: str) -> frozenset[str]:
+        """The places of one objection; none where it is not known any more."""
+        sql = "SELECT place FROM objections WHERE call_id = ? AND phase = ?"
+        return frozenset(str(row[0]) for row in self._read(sql, call_id, phase))
+
+    def tell_wrong(self, receipt: str, task: str, catalog: str, start: int, places: Mapping[int, str], at: int) -> bool:
+        """Set the places of a person's word on a receipt, in one change; False where it was said of it before, or the
+        epoch's report is made."""
+        with self._write() as db:
+            if db.execute("SELECT 1 FROM told WHERE receipt = ?", (receipt,)).fetchone():
+                return False
+            if db.execute("SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?", (task, start)).fetchone():
+                return False
+            for place, name in places.items():
+                db.execute("INSERT INTO told VALUES (?, ?, ?, ?)", (receipt, task, name, at))
+                db.execute("INSERT OR IGNORE INTO bits VALUES (?, ?, ?, ?)", (task, catalog, start, place))
+            return True
 
     # credentials
 
@@ -234,7 +299,7 @@ def open_store(home: Path) -> NodeStore:
 
 
 def _row(row: tuple[object, ...]) -> OutboxRow:
-    task, epoch_start, catalog, dap_task, report, state, reason, at, shown = row
+    task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism = row
     return OutboxRow(
         task=str(task),
         epoch_start=as_int(epoch_start),
@@ -245,4 +310,6 @@ def _row(row: tuple[object, ...]) -> OutboxRow:
         reason=str(reason),
         at=as_int(at),
         shown=str(shown),
+        due=as_int(due),
+        mechanism=str(mechanism),
     )

@@ -1,0 +1,193 @@
+"""`interlock mesh indicator`: from a person's proposal to a catalog, and from a batch's sums to a pack."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from interlock.base.clock import SystemClock, rfc3339
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.base.files import BadState, read_bounded, replace, unstamped
+from interlock.commons.consensus import MAX_CONSENSUS, Statement, needed, parse_consensus, standing
+from interlock.commons.enrolment import parse_count
+from interlock.commons.indicators import (
+    FALSE_POSITIVES,
+    MAX_CATALOG,
+    MAX_PROPOSAL,
+    SIGHTINGS,
+    Catalog,
+    build_catalog,
+    build_proposal,
+    parse_catalog,
+    parse_proposal,
+)
+from interlock.commons.membership import MemberKeys, TaskMembership, parse_member_keys
+from interlock.commons.pack import MAX_PACK, parse_pack
+from interlock.commons.statements import MAX_STATEMENT
+from interlock.commons.subscribe import Subscriber
+from interlock.commons.windows import length_us
+from interlock.dap.task import Task
+from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
+from interlock.node.reporter import read_task
+from interlock.node.roles.curate import Batch, demotion, epochs_of, pack_of, statement_of
+
+__all__ = ["catalog", "consensus", "pack", "propose"]
+
+_T = TypeVar("_T")
+_RESULT_FORMAT: Final = "interlock-collected"
+_RESULT_MOST: Final = 64 << 20
+_DAYS_MOST: Final = 365
+_REVEALS: Final = """\
+This proposes {what} as a candidate for a count that everybody takes part in.
+what is written   {kind}:DIGEST, and nothing else: not {what} itself, not who you are, nor where you met it
+who sees it       whoever you hand the file; once a curator takes it, everybody who reads the commons, for ever
+what it reveals   that somebody met it: whoever can guess {what} can hold the guess against the digest
+what it is not    a report: whether you meet it again is counted only if you consent, and read by nobody alone
+"""
+
+
+def propose(args: argparse.Namespace) -> int:
+    """Write a proposal, once a person has read what it reveals and to whom."""
+    out = Path(args.out)
+    data = build_proposal(args.kind, args.value)
+    if out.exists():
+        raise BadInput("is there already", where=str(out), fix="name a new file")
+    told = _REVEALS.format(what=f"the {_noun(args.kind)}", kind=args.kind)
+    print(told, end="", file=sys.stderr if args.yes else sys.stdout)
+    if not args.yes and not _agreed():
+        print("nothing was written")
+        return EXIT_REFUSED
+    replace(out, data)
+    print(f"{out}: hand it to the curator of the commons")
+    return EXIT_OK
+
+
+def catalog(args: argparse.Namespace) -> int:
+    """Write a catalog; rules that mask have no place in it."""
+    packs = [parse_pack(read_bounded(Path(name), MAX_PACK), where=name) for name in args.rules]
+    rules = [doc.id for p in packs for doc in p.rules if doc.mask is None]
+    proposals = [parse_proposal(read_bounded(Path(name), MAX_PROPOSAL), where=name) for name in args.proposal]
+    if not rules and not proposals:
+        raise BadInput("has no places", where=f"catalog {args.task}", fix="give --rules PACK, or --proposal FILE")
+    opens_at = SystemClock().now_us() + length_us(args.opens_in)
+    counts = FALSE_POSITIVES if args.false_positives else SIGHTINGS
+    made = build_catalog(args.task, opens_at=opens_at, rules=rules, indicators=proposals, counts=counts)
+    replace(Path(args.out), made.data)
+    print(f"{args.out}: {len(made.places)} places ({', '.join(made.kinds)}), {counts}; opens at {rfc3339(opens_at)}")
+    print("whoever has it can test guesses against its digests; publish it before it opens")
+    return EXIT_OK
+
+
+def consensus(args: argparse.Namespace) -> int:
+    """Write the statement of a batch; its numbers stay with the collector."""
+    if not 1 <= args.days <= _DAYS_MOST:
+        raise BadInput(f"is from 1 to {_DAYS_MOST}", where="--days")
+    task = read_task(Path(args.task))
+    batch = _batch(Path(args.collected), task)
+    known = _catalog_of(args, task)
+    keys = _member_keys(args, task, batch)
+    counts = [parse_count(read_bounded(Path(name), MAX_STATEMENT), where=name) for name in args.count]
+    least = needed(min((k.least_age for k in keys), default=0), demo=task.demo)
+    threshold = max(least, task.config.min_batch_size) if args.at_least is None else args.at_least
+    said = statement_of(task, known, batch, threshold=threshold, days=args.days, keys=keys, counts=counts)
+    replace(Path(args.out), said.data)
+    for place in said.places:
+        print(place)
+    print(f"{args.out}: {len(said.places)} of {len(known.places)} places, each by at least {said.at_least}")
+    proof = said.shown or "nothing"
+    print(f"it holds until {rfc3339(said.until)}; members of at least {said.least_age} days, shown by {proof}")
+    if task.membership is not None and not counts:
+        print("the issuer was not held to its count: give --count FILE", file=sys.stderr)
+    if said.at_least < least or not said.shown:
+        told = "nobody proved to be a member" if not said.shown else f"it takes {least} of members this young"
+        print(f"it brings nothing into force: {told}", file=sys.stderr)
+    return EXIT_OK
+
+
+def pack(args: argparse.Namespace) -> int:
+    """Write a pack from what holds now, for a reviewer to sign."""
+    statements = [parse_consensus(read_bounded(Path(n), MAX_CONSENSUS), where=n) for n in args.statements]
+    stands = standing(statements, _catalogs(args, statements), SystemClock().now_us(), demo=args.demo)
+    signed = [f"Signed-off-by: {who}" for who in args.sign_off]
+    made = pack_of(stands, statements, name=args.name, version=args.version, authors=args.author, signed_off_by=signed)
+    replace(Path(args.out), made.data)
+    print(f"{args.out}: {len(stands.accepted)} indicators in force, {len(stands.ended)} ended")
+    for digest in stands.weak:
+        print(f"statement {digest[:16]} is too weak, and counts for nothing", file=sys.stderr)
+    if stands.disputed:
+        print(
+            f"{len(stands.disputed)} places were called wrong by as many as it took; a person is to judge, till then:"
+        )
+        for place in sorted(stands.disputed):
+            print(f"  {place} in shadow")
+        if args.proposal:
+            replace(Path(args.proposal), demotion(stands, args.name))
+    print(f"next: interlock mesh publish {args.out} --ring beta, then have it reviewed")
+    return EXIT_OK
+
+
+def _batch(path: Path, task: Task) -> Batch:
+    """A collected batch from its file. Raises: BadState."""
+    where = str(path)
+    body = unstamped(read_bounded(path, _RESULT_MOST), _RESULT_FORMAT, 1, where=where)
+    named = {name: body.get(name) for name in ("report_count", "start", "end")}
+    sums = body.get("sums")
+    whole = all(type(value) is int for value in named.values())
+    if not whole or not isinstance(sums, list) or not all(type(value) is int for value in sums):
+        raise BadState("holds no batch", where=where, fix="collect it again: the same batch gives the same sums")
+    if body.get("task_id") != task.task_id.hex():
+        raise BadState("is of another task", where=where)
+    reports, start, end = (int(str(value)) for value in named.values())
+    if not 0 <= start < end:
+        raise BadState("holds no batch", where=where)
+    return Batch(reports, start, end, tuple(sums))
+
+
+def _catalog_of(args: argparse.Namespace, task: Task) -> Catalog:
+    if args.catalog:
+        return parse_catalog(read_bounded(Path(args.catalog), MAX_CATALOG), where=args.catalog)
+    if task.membership is None:
+        raise BadInput("is needed", where="--catalog FILE", fix="the task does not say what its catalog is called")
+    name = TaskMembership.decode(task.membership).task
+    return _published(args, lambda subscriber: subscriber.catalog(name))
+
+
+def _catalogs(args: argparse.Namespace, statements: Sequence[Statement]) -> list[Catalog]:
+    if args.catalog:
+        return [parse_catalog(read_bounded(Path(name), MAX_CATALOG), where=name) for name in args.catalog]
+    names = sorted({said.task for said in statements})
+    return _published(args, lambda subscriber: [subscriber.catalog(name) for name in names])
+
+
+def _member_keys(args: argparse.Namespace, task: Task, batch: Batch) -> list[MemberKeys]:
+    if task.membership is None:
+        return []
+    if args.member_keys:
+        return [parse_member_keys(read_bounded(Path(name), MAX_STATEMENT), where=name) for name in args.member_keys]
+    name = TaskMembership.decode(task.membership).task
+    epochs = epochs_of(batch)
+    return _published(args, lambda subscriber: [subscriber.member_keys(name, epoch) for epoch in epochs])
+
+
+def _published(args: argparse.Namespace, look: Callable[[Subscriber], _T]) -> _T:
+    """Something that the commons signed, and that this node verifies."""
+    subscriber = subscriber_of(config_of(args))
+    return patiently(lambda: look(subscriber))
+
+
+def _noun(kind: str) -> str:
+    return {"file": "file", "host": "host", "mcp": "listing of an MCP server", "package": "package"}[kind]
+
+
+def _agreed() -> bool:
+    """Ask at the terminal. Raises: BadInput, where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        fix = "read what is said above, then --yes"
+        raise BadInput("needs a terminal to ask, and this is none", where="indicator propose", fix=fix)
+    try:
+        return input("Propose it? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False

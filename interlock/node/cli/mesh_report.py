@@ -1,0 +1,152 @@
+"""`interlock mesh report` and `interlock mesh ledger`: what a member's node tells, and what it told."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from interlock.base.clock import SystemClock, rfc3339
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
+from interlock.commons.consent import NoConsent
+from interlock.commons.indicators import FALSE_POSITIVES
+from interlock.commons.membership import TaskMembership
+from interlock.dap.task import Task
+from interlock.engine.receipts import Receipt
+from interlock.engine.sinks import verify_file
+from interlock.node.cli.mesh_count import node_store, reporting_of
+from interlock.node.cli.mesh_node import config_of
+from interlock.node.cli.receipts import found_receipts, receipts_file
+from interlock.node.config import MeshConfig, report_config, settings_of
+from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
+from interlock.node.roles import report, wrong
+
+__all__ = ["build", "fp", "init", "ledger", "submit"]
+
+_T = TypeVar("_T")
+
+
+def init(args: argparse.Namespace) -> int:
+    """Keep a task's file, and say what it is; nothing is counted before a consent."""
+    config, task = config_of(args), read_task(Path(args.file))
+    keep_task(config.home, task)
+    length = task.config.time_precision
+    print(f"task {task.task_id.hex()[:16]}: {task.sum_vec.length} places, an epoch of {length} s, {report.MECHANISM}")
+    print(f"told: {task.config.leader_url.decode()} and {task.config.helper_url.decode()}, who see no report alone")
+    demo = " (a demo's: any real task has more)" if task.demo else ""
+    print(f"floor: {task.config.min_batch_size} organisations{demo}")
+    shown = "bearer" if task.membership is None else TaskMembership.decode(task.membership).backend
+    print(report.NOTES[shown])
+    name = "TASK" if task.membership is None else TaskMembership.decode(task.membership).task
+    print(f"nothing is counted yet; see it with interlock mesh consent show {name}, then consent on {name}")
+    return EXIT_OK
+
+
+def build(args: argparse.Namespace) -> int:
+    """Make what has ended; it goes out at its time."""
+    with reporters_of(config_of(args), reporting_of(args)) as reporters:
+        made = sum(_each(reporters, lambda r: r.build(early=args.close_epoch)))
+        queued = [row for r in reporters for row in r.store.queued(r.task.task_id)]
+    print(f"{made} reports made, {len(queued)} queued")
+    for row in queued:
+        print(f"  {row.task}, epoch {rfc3339(row.epoch_start)}: goes out at {rfc3339(row.due)}")
+    return EXIT_OK
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Make and send what is due; a report that was refused is exit code 1."""
+
+    def work(reporter: Reporter) -> tuple[int, report.Sent]:
+        return reporter.build(early=args.close_epoch), reporter.send(at_once=args.now)
+
+    with reporters_of(config_of(args), reporting_of(args)) as reporters:
+        done = _each(reporters, work)
+        left = sum(len(r.store.queued(r.task.task_id)) for r in reporters)
+    made, sent = sum(made for made, _ in done), [sent for _, sent in done]
+    refused, dropped = sum(s.refused for s in sent), sum(s.dropped for s in sent)
+    later = f", {left} wait for their time" if left else ""
+    print(f"{made} reports made, {sum(s.sent for s in sent)} sent, {refused} refused, {dropped} dropped{later}")
+    return EXIT_REFUSED if refused else EXIT_OK
+
+
+def fp(args: argparse.Namespace) -> int:
+    """Say that one receipt's objection was wrong, once, in the running epoch."""
+    config = config_of(args)
+    task = _fp_task(config, args)
+    verify_file(receipts_file(args), args.key)
+    receipt = _objection(args, config)
+    with contextlib.closing(node_store(config)) as store:
+        said = wrong.say_wrong(config.home, store, task, receipt, SystemClock().now_us())
+    print(f"receipt {receipt.seq} ({rfc3339(receipt.ts_us)}) counts as a false positive of {', '.join(said.places)}")
+    print(f"reported to {said.task} with the epoch of {rfc3339(said.epoch)}: those places, and nothing of the call")
+    return EXIT_OK
+
+
+def ledger(args: argparse.Namespace) -> int:
+    """What this node sent, and what stands against relying on it."""
+    with contextlib.closing(node_store(config_of(args))) as store:
+        rows = report.ledger(store)
+    if args.json:
+        print(json.dumps({"format": "interlock-ledger", "v": 2, "rows": [asdict(row) for row in rows]}))
+        return EXIT_OK
+    for row in rows:
+        why = f" ({row.reason})" if row.reason else ""
+        when = f"goes out at {row.due}" if row.due else f"at {row.at}"
+        print(f"{row.epoch}  {row.task}  {row.state}{why} {when}  {row.mechanism}, {row.membership}")
+    for note in dict.fromkeys(row.note for row in rows):
+        print(note)
+    if not rows:
+        print("nothing was ever sent")
+    return EXIT_OK
+
+
+def _each(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[_T]:
+    """What an act gives for each task that is consented to. Raises: NoConsent, where none is."""
+    done: list[_T] = []
+    refused: list[NoConsent] = []
+    for reporter in reporters:
+        try:
+            done.append(act(reporter))
+        except NoConsent as e:
+            refused.append(e)
+    if not done:
+        raise refused[0]
+    for error in refused:
+        print(error, file=sys.stderr)
+    return done
+
+
+def _fp_task(config: MeshConfig, args: argparse.Namespace) -> Task:
+    """The task that counts false positives and was consented to. Raises: BadInput."""
+    for task in tasks_of(config.home, report_config(settings_of(args.config))):
+        kept = report.find_kept(config.home, task)
+        if kept is not None and kept.catalog.counts == FALSE_POSITIVES:
+            return task
+    raise BadInput(
+        "reports no false positives",
+        where=str(config.home),
+        fix="join such a task, and consent to it: mesh report init",
+    )
+
+
+def _objection(args: argparse.Namespace, config: MeshConfig) -> Receipt:
+    """The receipt that an id names: of a call and its result the one that a community rule objected to."""
+    found = [receipt for receipt, _ in found_receipts(args)]
+    calls = {receipt.call_id for receipt in found}
+    if len(calls) > 1:
+        raise BadInput("is the beginning of several call ids", where=args.id, fix="give more of it")
+    first: BadInput | None = None
+    for receipt in found:
+        try:
+            wrong.demand_objection(receipt, config.home)
+        except BadInput as e:
+            first = first or e
+        else:
+            return receipt
+    assert first is not None, "an id of no receipt is refused before"
+    raise first

@@ -1,0 +1,140 @@
+"""From what a collector has to what everybody may know: the statement of a batch, and the pack that follows from many.
+
+collected (sums) + task + catalog + member keys + the issuer's count -> Statement
+statements + their catalogs -> an indicator pack, and a proposal to look at what was called wrong
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from interlock.base import canonical
+from interlock.base.errors import BadInput
+from interlock.commons.consensus import Standing, Statement, agreed, stated
+from interlock.commons.enrolment import IssuedCount, OverIssued, demand_honest_count
+from interlock.commons.indicators import Catalog, indicator_pack
+from interlock.commons.membership import MemberKeys, TaskMembership
+from interlock.commons.pack import Pack
+from interlock.dap.task import Task, TaskRefused
+
+__all__ = ["Batch", "demotion", "epochs_of", "pack_of", "statement_of"]
+
+_DAY_US: Final = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a collector has of a batch; the interval is [start, end) in DAP's time of the task."""
+
+    reports: int
+    start: int
+    end: int
+    sums: tuple[int, ...]
+
+
+def epochs_of(batch: Batch) -> range:
+    """The epochs of a batch, as member keys and counts name them."""
+    return range(batch.start, batch.end)
+
+
+def statement_of(
+    task: Task,
+    catalog: Catalog,
+    batch: Batch,
+    *,
+    threshold: int,
+    days: int,
+    keys: Sequence[MemberKeys] = (),
+    counts: Sequence[IssuedCount] = (),
+) -> Statement:
+    """The statement of a batch, which holds for `days` days from its end.
+
+    `keys` are the member keys of each of its epochs, needed where the task asks for proofs; `counts` the issuer's.
+    Raises: TaskRefused, for a catalog that is not the task's; OverIssued; TooFew; BadInput, Malformed.
+    """
+    where = f"task {catalog.task}"
+    if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
+        raise TaskRefused("counts by another catalog", where=where, fix="take its catalog from the commons")
+    if threshold < task.config.min_batch_size:
+        raise BadInput(f"is under the task's own floor of {task.config.min_batch_size}", where=f"threshold {threshold}")
+    shown, age = _trust(task, batch, keys)
+    _demand_honest(batch, keys, counts)
+    places = agreed(catalog, batch.sums, batch.reports, threshold=threshold, demo=task.demo)
+    end = task.start_us(batch.end)
+    return stated(
+        catalog,
+        places,
+        task_id=task.task_id.hex(),
+        at_least=threshold,
+        shown=shown,
+        least_age=age,
+        start=task.start_us(batch.start),
+        end=end,
+        until=end + days * _DAY_US,
+        demo=task.demo,
+    )
+
+
+def pack_of(
+    standing: Standing,
+    statements: Sequence[Statement],
+    *,
+    name: str,
+    version: int,
+    authors: Sequence[str],
+    signed_off_by: Sequence[str],
+) -> Pack:
+    """The indicator pack of what stands; a reviewer signs it. Raises: BadInput, where nothing stands; BadPack."""
+    disputed = [place for place in standing.disputed if not place.startswith("rule:")]
+    if not standing.accepted and not disputed:
+        ended = f"; {len(standing.ended)} indicators have ended" if standing.ended else ""
+        weak = f"; {len(standing.weak)} statements are too weak" if standing.weak else ""
+        raise BadInput(f"brings nothing into force{ended}{weak}", where=name, fix="collect more, or wait")
+    return indicator_pack(
+        name,
+        version,
+        sorted(standing.accepted),
+        authors=authors,
+        signed_off_by=signed_off_by,
+        organisations=min((a.at_least for a in standing.accepted.values()), default=0),
+        disputed=disputed,
+        results=sorted({s.digest for s in statements} - set(standing.weak)),
+    )
+
+
+def demotion(standing: Standing, pack: str) -> bytes:
+    """A proposal for a person: what so many called wrong, which is in shadow or should be."""
+    rows: list[Mapping[str, object]] = [
+        {"place": place, "at_least": row.at_least, "statement": row.statement, "asks": "shadow"}
+        for place, row in sorted(standing.disputed.items())
+    ]
+    return canonical.encode({"format": "interlock-proposal", "v": 1, "kind": "demotion", "pack": pack, "places": rows})
+
+
+def _trust(task: Task, batch: Batch, keys: Sequence[MemberKeys]) -> tuple[str, int]:
+    """How the reports proved membership, and the least age in days that the member keys of all epochs vouch for."""
+    if task.membership is None:
+        return "", 0
+    wanted = TaskMembership.decode(task.membership)
+    by_epoch = {k.epoch: k for k in keys if (k.task, k.backend) == (wanted.task, wanted.backend)}
+    missing = [epoch for epoch in epochs_of(batch) if epoch not in by_epoch]
+    if missing:
+        raise BadInput("has no member keys here", where=f"task {wanted.task}, epoch {missing[0]}")
+    return wanted.backend, min(by_epoch[epoch].least_age for epoch in epochs_of(batch))
+
+
+def _demand_honest(batch: Batch, keys: Sequence[MemberKeys], counts: Sequence[IssuedCount]) -> None:
+    """Hold the issuer's counts against the batch. Raises: OverIssued; BadInput, for counts of others."""
+    by_epoch = {k.epoch: k for k in keys}
+    for count in counts:
+        known = by_epoch.get(count.epoch)
+        if known is None or (known.task, known.issuer) != (count.task, count.issuer):
+            raise BadInput("is no count of this batch by its issuer", where=f"task {count.task}, epoch {count.epoch}")
+        demand_honest_count(count)
+    if counts and {c.epoch for c in counts} == set(epochs_of(batch)):
+        issued = sum(c.issued for c in counts)
+        if batch.reports > issued:
+            told = f"{batch.reports} reports were collected, and {issued} credentials given out"
+            raise OverIssued(told, where=f"task {counts[0].task}", fix="do not trust this batch, nor its issuer")
