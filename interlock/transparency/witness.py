@@ -12,6 +12,10 @@ The request of add-checkpoint, and what each answer means:
 A witness with two keys (Ed25519 and ML-DSA-44) answers with a line of each. GET of the last checkpoint of an origin is
 answered too (`latest`); sign-subtree, which is optional, is not: its subtrees serve certificates made of Merkle trees.
 
+A time that was stated is never followed by an earlier one: where the clock once stood in the future, that time is stated
+until it comes, or until the operator says that it was wrong (`restate`). Then the last tree of each log is cosigned again
+at the present time; nothing of what was cosigned is forgotten.
+
 The new state is on disk before the answer is made, and reading the old state, checking and writing the new one happen
 under one lock, of the process and of the directory: no two histories are ever cosigned, whoever asks and when.
 """
@@ -149,6 +153,28 @@ class Witness:
                 return None if note is None else encode_note(note)
         return None
 
+    def stated(self) -> dict[str, int]:
+        """The time of the last cosignature for each log that has one, in POSIX seconds. Raises: BadState."""
+        states = {origin: self._read(origin) for origin in self._logs}
+        found = {origin: self._own_times(state) for origin, state in states.items()}
+        return {origin: max(times) for origin, times in found.items() if times}
+
+    def restate(self) -> dict[str, int]:
+        """Cosign the last tree of each log whose stated time lies ahead of the clock again, at the present time.
+
+        Its size and root stay. Returns the times that were let go of. Raises: BadState, NotWritable.
+        """
+        with self._lock, file_lock(self._home / "lock", wait=True):
+            now = self._clock.now_us() // MICROSECONDS
+            ahead = {origin: seconds for origin, seconds in self.stated().items() if seconds > now}
+            for origin in ahead:
+                state = self._read(origin)
+                assert state is not None, "a time was stated with a tree"
+                theirs = tuple(s for s in state.signatures if (s.name, s.key_id) not in self._keys)
+                again = [cosigner.cosign(state.text.encode("utf-8"), now) for cosigner in self._cosigners]
+                self._write(origin, Note(state.text, theirs).plus(again))
+            return ahead
+
     def _compare_and_swap(self, old: int, proof: Sequence[bytes], new: Checkpoint, note: Note) -> Answer:
         state = self._read(new.origin)
         last = None if state is None else parse_checkpoint(state.text)
@@ -174,10 +200,15 @@ class Witness:
 
     def _seconds(self, state: Note | None) -> int:
         """The time to state: never one before the last, else two statements on what was newest would clash."""
-        now = self._clock.now_us() // MICROSECONDS
-        keys = {(c.key.name, c.key.key_id) for c in self._cosigners}
-        mine = [] if state is None else [s for s in state.signatures if (s.name, s.key_id) in keys]
-        return max([now, *(cosigned_at(s) for s in mine)])
+        return max([self._clock.now_us() // MICROSECONDS, *self._own_times(state)])
+
+    def _own_times(self, state: Note | None) -> list[int]:
+        signatures = () if state is None else state.signatures
+        return [cosigned_at(s) for s in signatures if (s.name, s.key_id) in self._keys]
+
+    @property
+    def _keys(self) -> set[tuple[str, bytes]]:
+        return {(c.key.name, c.key.key_id) for c in self._cosigners}
 
     def _path(self, origin: str) -> Path:
         return self._home / f"{origin_hash(origin)}.json"

@@ -18,11 +18,14 @@ import pytest
 from interlock.base.clock import ManualClock, SystemClock
 from interlock.base.fetch import DirectoryFetcher
 from interlock.base.keys import Ed25519Signer, MlDsaSigner
+from interlock.base.settings import read_settings
 from interlock.node.cli.main import main
+from interlock.node.config import serve_config
 from interlock.node.http import Listen, serve
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
 from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.wiring.witness import witness_of
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.follow import LogView, parse_evidence
 from interlock.transparency.log import Log, open_log
@@ -386,6 +389,33 @@ def test_a_witness_on_anothers_commons_is_one_command(tmp_path: Path) -> None:
             out, err = process.communicate()
         assert (process.returncode, err) == (0, "")
         assert out.count("its line in a log policy: witness w.example/") == (2 if turn == 1 else 0)
+
+
+def test_a_witness_whose_clock_stood_in_the_future_is_told_of_and_reset(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr("interlock.node.cli.mesh_witness.SystemClock", lambda: clock)
+    (tmp_path / "policy.txt").write_text(f"log {SIGNER.key.text}\nquorum none\n")
+    words = ["--role", "witness", "--name", "w.example", "--log-policy", str(tmp_path / "policy.txt")]
+    assert main(["mesh", "setup", "--dir", str(tmp_path / "w"), *words]) == 0
+    command = ["mesh", "clock", "--dir", str(tmp_path / "w")]
+    assert main(command) == 0
+    with open_log(tmp_path / "log", SIGNER, [ALSO]) as log:
+        log.append([b"a"])
+        note = log.integrate()
+    clock.advance(86_400 * 365)
+    config = serve_config(read_settings(tmp_path / "w" / "interlock.toml"))
+    assert witness_of(config, clock).process(add_checkpoint_request(0, (), note)).status == 200
+    clock.advance(-86_400 * 365)
+    said()
+    assert main(command) == 1
+    assert "lies ahead" in said()[0]
+    assert main([*command, "--reset", "--json"]) == 0
+    body = json.loads(said()[0])
+    assert (list(body["reset"]), body["ahead"]) == ([SIGNER.name], [])
+    assert main(command) == 0
+    assert main(["mesh", "clock", "--dir", str(tmp_path)]) == 2
 
 
 def test_a_log_is_not_made_by_serving_it_nor_a_witness_of_half_of_what_it_needs(tmp_path: Path, said: Said) -> None:

@@ -29,7 +29,7 @@ from interlock.transparency.checkpoint import (
     sign_checkpoint,
 )
 from interlock.transparency.merkle import EMPTY_ROOT, leaf_hash, memory_reader, prove_consistency, root_of
-from interlock.transparency.note import MAX_NOTE, NoteSigner, parse_note
+from interlock.transparency.note import MAX_NOTE, NoteSigner, NoteVerifier, parse_note
 from interlock.transparency.witness import (
     SIZE_TYPE,
     Answer,
@@ -265,3 +265,34 @@ def test_kill_9_never_makes_a_witness_sign_two_histories(tmp_path: Path) -> None
     latest = witness(tmp_path).latest(hashlib.sha256(ORIGIN.encode()).hexdigest())
     assert latest is not None
     assert parse_note(latest).text == parse_note(note(top)).text
+
+
+def test_a_time_that_never_came_is_stated_until_the_operator_lets_go_of_it(tmp_path: Path) -> None:
+    clock = ManualClock()
+    clock.advance(10 * 365 * 86_400)
+    assert witness(tmp_path, clock).process(request(0, 5)).status == 200
+    clock.advance(-10 * 365 * 86_400)
+    now = clock.now_us() // 1_000_000
+    (ahead,) = witness(tmp_path, clock).stated().values()
+    (later,) = parse_cosignatures(witness(tmp_path, clock).process(request(5, 6)).body)
+    assert cosigned_at(later) == ahead > now
+    assert witness(tmp_path, clock).restate() == {ORIGIN: ahead}
+    assert witness(tmp_path, clock).restate() == {}
+    latest = witness(tmp_path, clock).latest(hashlib.sha256(ORIGIN.encode()).hexdigest())
+    assert latest is not None
+    ((_, signature),) = parse_note(latest).verified([CosignatureVerifier(COSIGNER.key)])
+    assert cosigned_at(signature) == now
+    parse_note(latest).verified([NoteVerifier(SIGNER.key)])  # the log's own signature stays beside it
+    (next_,) = parse_cosignatures(witness(tmp_path, clock).process(request(6, 7)).body)
+    assert cosigned_at(next_) == now
+
+
+def test_letting_go_of_a_time_forgets_no_tree(tmp_path: Path) -> None:
+    clock = ManualClock()
+    clock.advance(86_400)
+    witness(tmp_path, clock).process(request(0, 5))
+    clock.advance(-86_400)
+    witness(tmp_path, clock).restate()
+    assert cosigned_size(tmp_path) == 5
+    assert witness(tmp_path, clock).process(request(5, 8, FORK)).status == 422
+    assert witness(tmp_path, clock).process(request(0, 8, FORK)).status == 409

@@ -1,4 +1,5 @@
-"""`interlock mesh pins` and `mesh clock`: whose checkpoints count on this node, and the floor under its clock."""
+"""`interlock mesh pins` and `mesh clock`: whose checkpoints count on this node, and the floor under its clock; or, of a
+witness's folder, the times that it states."""
 
 from __future__ import annotations
 
@@ -50,6 +51,10 @@ def pins(args: argparse.Namespace) -> int:
 
 def clock(args: argparse.Namespace) -> int:
     """Say the floor under the clock; exit code 1 where the clock is below it. With --reset, let go of it."""
+    if args.dir is not None:
+        from interlock.node.cli.mesh_witness import stated  # with all that serves: nodes do without
+
+        return stated(args)
     home = config_of(args).home
     read_pins(home)
     if args.reset:

@@ -22,4 +22,7 @@ def register(group: Commands) -> None:
     clock = add(group, "clock", _PINS, "clock", "the time by which signatures end, and the floor that witnesses set")
     clock.epilog = "example: interlock mesh clock --reset"
     clock.add_argument("--reset", action="store_true", help="let go of the floor; the next update sets it anew")
+    clock.add_argument(
+        "--dir", metavar="DIR", help="a witness's folder: the times that it states; --reset lets go of those ahead"
+    )
     clock.add_argument("--json", action="store_true", help="one JSON object")

@@ -17,12 +17,11 @@ from interlock.node.wiring.parts import policy_in
 from interlock.transparency.known_logs import ADDED_LOGS, KnownLogs
 from interlock.transparency.witness import Witness
 
-__all__ = ["serving"]
+__all__ = ["serving", "witness_of"]
 
 
-@contextlib.contextmanager
-def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    """A witness of the logs that its folder names. Raises: BadConfig, BadState, BadKey, NotWritable."""
+def witness_of(config: ServeConfig, clock: Clock) -> Witness:
+    """The witness in a folder, of the logs that it names. Raises: BadConfig, BadState, BadKey, NotWritable."""
     if not config.name:
         raise BadConfig("is not set", where="[serve] name", fix="name the witness as policies name it")
     cosigners = cosigners_in(config.directory / "witness.key", config.name)
@@ -30,4 +29,10 @@ def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     logs = KnownLogs(pinned, config.directory / ADDED_LOGS)
     if not logs:
         raise BadState("names no log", where=str(config.directory), fix="add one with interlock mesh log cosign")
-    yield witness.app(Witness(private_dir(config.directory / "state"), cosigners, logs, clock))
+    return Witness(private_dir(config.directory / "state"), cosigners, logs, clock)
+
+
+@contextlib.contextmanager
+def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    """A witness that listens. Raises: as `witness_of`."""
+    yield witness.app(witness_of(config, clock))
