@@ -20,7 +20,7 @@ from interlock.base.files import read_bounded
 from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
-from interlock.commons.consensus import Seen, agreed
+from interlock.commons.consensus import agreed
 from interlock.commons.enrolment import demand_honest_count
 from interlock.commons.gate import Bench
 from interlock.commons.holders import CeremonyRefused
