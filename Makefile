@@ -10,6 +10,9 @@ NATIVE_SOURCES += $(wildcard interlock/engine/analysis/grammars/[a-z]*.json)
 CLAUDE := build/claude-code
 CLAUDE_VERSION := 2.1.332
 
+# where Python is told to keep no compiled modules, every process of a demo or a test would compile all of them again
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo test test-fast bench claude-code lint native-test clean
 
 help: ## this list
@@ -38,10 +41,10 @@ demo: $(VENV)/.native ## the whole loop on this machine: publish, log, subscribe
 	@$(VENV)/bin/interlock mesh demo
 
 test: setup ## the whole test suite
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n auto --dist worksteal
 
 test-fast: setup ## the test suite without the slow tests
-	@$(PY) -m pytest -m "not slow"
+	@$(PY) -m pytest -n auto --dist worksteal -m "not slow"
 
 bench: setup ## what a guarded call costs, against what one could pick instead (bench/METHOD.md)
 	@$(PY) -m pip install --quiet --group bench || echo "cedarpy is not here; going on without it"

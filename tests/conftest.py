@@ -1,14 +1,35 @@
-"""Settings of the whole suite: property tests draw the same examples on every run, so that a red run can be repeated.
+"""Settings of the whole suite: the same examples of property tests on every run, and temporary files in memory.
 
-Set INTERLOCK_EXPLORE=1 to draw new ones: a run by hand that looks for what nobody has seen yet.
+Set INTERLOCK_EXPLORE=1 to draw new examples: a run by hand that looks for what nobody has seen yet.
+
+What is kept safely is written through to the disk, thousands of times in a run, and a disk takes milliseconds for it.
+No test loses its power, so none needs the disk: a process that is killed leaves the same files in memory. So temporary
+files go to /dev/shm where it can hold them; a TMPDIR that is set stays.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("explore" if os.environ.get("INTERLOCK_EXPLORE") == "1" else "repeatable")
+
+IN_MEMORY = Path("/dev/shm")  # nothing is written there but in private folders
+ROOM = 2 << 30  # bytes; a run takes some hundred megabytes
+
+
+def _can_hold(folder: Path) -> bool:
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & getattr(os, "ST_NOEXEC", 0)
+
+
+if "TMPDIR" not in os.environ and _can_hold(IN_MEMORY):
+    os.environ["TMPDIR"] = str(IN_MEMORY)
+    tempfile.tempdir = None  # where temporary files go is found out once, and perhaps has been
