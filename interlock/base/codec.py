@@ -125,10 +125,12 @@ class Reader:
     def rest(self) -> bytes:
         return self.take(self.left)
 
-    def many(self, read: Callable[[Reader], T]) -> list[T]:
-        """Read values up to the end of the message."""
+    def many(self, read: Callable[[Reader], T], *, most: int | None = None) -> list[T]:
+        """Read values up to the end of the message; with `most`, no more of them, however small each is."""
         values: list[T] = []
         while self.left:
+            if len(values) == most:
+                raise Malformed(f"{self._what} has more than {most} parts")
             values.append(read(self))
         return values
 

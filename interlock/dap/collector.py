@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
-from urllib.parse import urljoin, urlsplit
 
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import Unreachable
 from interlock.dap.backend import VdafBackend
 from interlock.dap.batches import query_for
 from interlock.dap.drafts import Role
@@ -25,7 +23,7 @@ from interlock.dap.messages import Interval, media_type
 from interlock.dap.noise import Noise, centred, reach, shape_of
 from interlock.dap.shares import HpkeKey, open_aggregate_share
 from interlock.dap.task import Task
-from interlock.dap.transport import Exchange, Reply, checked
+from interlock.dap.transport import Exchange, Reply, checked, place_of
 
 __all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "Pending"]
 
@@ -82,7 +80,7 @@ class Collector:
         url = self._task.leader_resource("collection_jobs")
         reply = self._exchange("POST", url, media_type("collection-job-req"), request)
         reply = checked(reply, url, media_type("collection-job-resp"))
-        return self._result(request, reply, self._location(url, reply.location))
+        return self._result(request, reply, place_of(url, reply.location))
 
     def poll(self, pending: Pending) -> Collected | Pending:
         """Look at a job again. Raises: as `ask`."""
@@ -123,11 +121,3 @@ class Collector:
         if reply.body:
             return self.opened(request, reply.body)
         return Pending(request, location, reply.retry_after)
-
-    def _location(self, url: str, location: str) -> str:
-        """The job's own URL; never on another server, which would be sent our token."""
-        target = urljoin(url, location)
-        here, there = urlsplit(url), urlsplit(target)
-        if not location or (here.scheme, here.netloc) != (there.scheme, there.netloc):
-            raise Unreachable("gave no place of its own for the collection job", where=url)
-        return target

@@ -26,10 +26,11 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
+from interlock.dap.asking import Answer, Asking
 from interlock.dap.backend import SealedShare, VdafError, Verdict
 from interlock.dap.batches import Batch, OutShare, check_size, selector_for
 from interlock.dap.budget import BARE, Release
-from interlock.dap.drafts import ReportError, Role
+from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
 from interlock.dap.jobs import (
     AggregateShare,
@@ -42,13 +43,13 @@ from interlock.dap.jobs import (
     VerifyInit,
     VerifyResp,
 )
-from interlock.dap.messages import Report, media_type
+from interlock.dap.messages import Report
 from interlock.dap.opening import leader_verdicts
 from interlock.dap.problems import DapProblem, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import CollectionJob, CollectionState, JobOrder, LeaderStorage, Lease, LeasedJob
 from interlock.dap.task import AggregatorTask, Task
-from interlock.dap.transport import Exchange, checked
+from interlock.dap.transport import Exchange
 from interlock.dap.vdaf.ping_pong import leader_continued
 
 __all__ = ["JOB_SIZE", "Driver", "Progress"]
@@ -100,7 +101,7 @@ class Driver:
         self._vdaf = vdaf
         self._clock = clock
         self._rng = rng
-        self._helper = helper
+        self._helper = Asking(helper, clock)
         self._job_size = job_size
         self._patience_us = patience_us
         self._owner = owner or rng(16).hex()
@@ -151,25 +152,28 @@ class Driver:
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Work on what nobody works on; what is not done in this pass is given back at its end."""
-        task_id, unfinished = held.task.task_id, list[bytes]()
+        task_id, unfinished = held.task.task_id, dict[bytes, int]()  # lease -> when to look again
         try:
             for _ in range(JOBS_A_PASS):
                 lease = Lease(self._rng(16), self._owner, LEASE_US)
                 job = None if self._stopped else self._storage.lease_job(task_id, lease, self._clock.now_us())
                 if job is None:
                     break
-                unfinished.append(lease.token)
-                if self._run_job(held, job, lease):
-                    unfinished.pop()
+                unfinished[lease.token] = self._clock.now_us()
+                again_us = self._run_job(held, job, lease)
+                if again_us is None:
+                    del unfinished[lease.token]
                     progress.jobs_done += 1
+                else:
+                    unfinished[lease.token] = again_us
         except Exception:
             self._give_back(task_id, unfinished)
             raise
         self._give_back(task_id, unfinished)
 
-    def _give_back(self, task_id: bytes, tokens: Sequence[bytes]) -> None:
-        for token in tokens:
-            self._storage.release_job(task_id, token, self._clock.now_us())
+    def _give_back(self, task_id: bytes, leases: Mapping[bytes, int]) -> None:
+        for token, again_us in leases.items():
+            self._storage.release_job(task_id, token, again_us)
 
     def _begin(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> LeasedJob:
         """Open and verify a gathered job's reports; what comes back has no request where it is over or lost."""
@@ -208,30 +212,29 @@ class Driver:
         verdicts = leader_verdicts(self._vdaf(task), held.verify_key, task.context, info, shares)
         return [(report, _begun(v)) for (report, _), v in zip(sealed, verdicts, strict=True)] + turned_down
 
-    def _run_job(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> bool:
-        """Take a job as far as it goes; whether there is nothing more to do. Raises: Unreachable, TooLarge."""
+    def _run_job(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> int | None:
+        """Take a job as far as it goes; when to look again, or None where it is over. Raises: Unreachable, TooLarge."""
         if job.bodies:
             job = self._begin(held, job, lease)
         if not job.request:
-            return True
-        task = held.task
+            return None
+        task, found = held.task, Answer(b"")
         url = task.helper_resource("aggregation_jobs")
         try:
-            raw = self._helper("POST", url, media_type("aggregation-job-init-req"), job.request)
-            reply = checked(raw, url, media_type("aggregation-job-resp"))
-            if not reply.body:
-                return False  # deferred: the same request again finds the job (4.5.3.2)
-            answer = AggregationJobResp.decode(reply.body, task.draft)
-            if [r.report_id for r in answer.responses] != list(job.states):
-                raise Malformed("the helper answered for other reports, or in another order")
+            about = (job.job_id, url, "aggregation-job-init-req", job.request, "aggregation-job-resp")
+            found = self._helper.ask(*about, step=0)
+            if not found.body:
+                return found.due_us  # deferred (3.2)
+            answer = _answer_to(job, found.body, task.draft)
         except (DapProblem, Malformed) as e:
             if isinstance(e, DapProblem) and e.status == 404:
                 raise _try_again(e, url) from None
             _log.warning("aggregation job %s is abandoned: %s", to_b64url(job.job_id), e)
             self._storage.abandon_job(task.task_id, lease.token, ReportError.REPORT_DROPPED)
-            return True
+            self._helper.delete(found)  # 4.5.5
+            return None
         self._commit(task, job, lease, answer)
-        return True
+        return None
 
     def _commit(self, task: Task, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> None:
         outs: list[OutShare] = []
@@ -289,14 +292,11 @@ class Driver:
     def _collect(self, held: AggregatorTask, job: CollectionJob) -> bool:
         task = held.task
         url = task.helper_resource("aggregate_shares")
-        reply = checked(
-            self._helper("POST", url, media_type("aggregate-share-req"), job.share_request),
-            url,
-            media_type("aggregate-share"),
-        )
-        if not reply.body:
+        about = (job.job_id, url, "aggregate-share-req", job.share_request, "aggregate-share")
+        found = self._helper.ask(*about)
+        if not found.body:
             return False
-        helper_share = AggregateShare.decode(reply.body).ciphertext
+        helper_share = AggregateShare.decode(found.body).ciphertext
         request = CollectionJobReq.decode(job.request)
         batch = self._storage.batch(task.task_id, job.interval, self._vdaf(task).merge)
         selector = selector_for(job.interval).encode()
@@ -311,6 +311,19 @@ def _begun(verdict: Verdict) -> _Begun:
     if isinstance(verdict, tuple):
         return verdict
     return ReportRejected.of("malformed" if verdict == "invalid" else verdict).error
+
+
+def _answer_to(job: LeasedJob, body: bytes, draft: Draft) -> AggregationJobResp:
+    """The helper's words on each report of a job, in its order; Prio3 has no `finish` here (4.5.3.1).
+
+    Raises: Malformed.
+    """
+    answer = AggregationJobResp.decode(body, draft)
+    if [r.report_id for r in answer.responses] != list(job.states):
+        raise Malformed("the helper answered for other reports, or in another order")
+    if any(r.error is None and not r.payload for r in answer.responses):
+        raise Malformed("the helper finished a report that it has not verified")
+    return answer
 
 
 def _try_again(e: DapProblem, url: str) -> InterlockError:

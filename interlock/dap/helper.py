@@ -23,6 +23,7 @@ from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.jobs import (
     AggregateShare,
     AggregateShareReq,
+    AggregationJobContinueReq,
     AggregationJobInitReq,
     AggregationJobResp,
     VerifyInit,
@@ -31,7 +32,7 @@ from interlock.dap.jobs import (
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Interval
 from interlock.dap.opening import helper_verdicts
-from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
+from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
@@ -46,10 +47,14 @@ _Verdict = tuple[bytes, bytes] | ReportError  # (output share, message to the le
 
 @dataclass(frozen=True)
 class Resource:
-    """What a request made or found: its id, and its representation; empty while it is not ready."""
+    """What a request made or found: its id, and its representation; empty while it is not ready.
+
+    `place` is the URL of what was made, below the aggregator's own URL as the task spells it.
+    """
 
     id: bytes
     body: bytes = field(repr=False)
+    place: str = ""
 
 
 def task_of_id(tasks: Mapping[bytes, AggregatorTask], task_id: bytes) -> AggregatorTask:
@@ -91,9 +96,10 @@ class Helper:
         """AggregationJobInitReq -> AggregationJobResp. Raises also: what `admit` raises where it cannot tell now."""
         held = task_of_id(self._tasks, task_id)
         job_id = held.resource_id(AGGREGATION_JOB, body)
+        place = held.task.helper_resource("aggregation_jobs", to_b64url(job_id))
         stored = self._storage.answer(task_id, AGGREGATION_JOB, job_id)
         if stored is not None:
-            return Resource(job_id, stored)
+            return Resource(job_id, stored, place)
         request = self._checked_job(held, body)
         if request.verification_key_id == held.verify_key_id:
             verdicts = self._verdicts(held, request.inits)
@@ -114,7 +120,7 @@ class Helper:
         newest = max(init.share.metadata.time for init in request.inits)
         fold = self._vdaf(held.task).aggregate
         answer = self._storage.commit_job(task_id, job_id, newest, outs, fold, respond)
-        return Resource(job_id, answer)
+        return Resource(job_id, answer, place)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, step: str | None) -> Resource:
         """An existing job's answer; Prio3 has step 0 only."""
@@ -129,18 +135,23 @@ class Helper:
             raise DapProblem(ProblemType.STEP_MISMATCH, "Prio3 has no step but 0", task_id=task_id)
         return Resource(job_id, answer)
 
-    def process_aggregation_continue(self, task_id: bytes, job_id: bytes) -> Resource:
-        """Prio3 is done after the first step, so every continuation is one step too far."""
+    def process_aggregation_continue(self, task_id: bytes, job_id: bytes, body: bytes) -> Resource:
+        """Prio3 is done after the first step, so a continuation that is well formed is one step too far (4.5.4.2)."""
         self.aggregation_job(task_id, job_id, "0")
+        request = decoded(AggregationJobContinueReq.decode, body, task_id)
+        ids = {each.report_id for each in request.continues}
+        if request.step == 0 or len(ids) != len(request.continues):
+            raise DapProblem(ProblemType.INVALID_MESSAGE, "the step is 0, or a report is named twice", task_id=task_id)
         raise DapProblem(ProblemType.STEP_MISMATCH, "Prio3 has no step but 0", task_id=task_id)
 
     def process_aggregate_share(self, task_id: bytes, body: bytes) -> Resource:
         """AggregateShareReq -> AggregateShare; closes the batch."""
         held = task_of_id(self._tasks, task_id)
         share_id = held.resource_id(AGGREGATE_SHARE, body)
+        place = held.task.helper_resource("aggregate_shares", to_b64url(share_id))
         stored = self._storage.answer(task_id, AGGREGATE_SHARE, share_id)
         if stored is not None:
-            return Resource(share_id, stored)
+            return Resource(share_id, stored, place)
         request = decoded(AggregateShareReq.decode, body, task_id)
         interval = _selected(held.task, request)
 
@@ -148,7 +159,7 @@ class Helper:
             return self._aggregate_share(held, request, batch)
 
         merge = self._vdaf(held.task).merge
-        return Resource(share_id, self._storage.collect(task_id, share_id, interval, merge, respond))
+        return Resource(share_id, self._storage.collect(task_id, share_id, interval, merge, respond), place)
 
     def aggregate_share(self, task_id: bytes, share_id: bytes) -> Resource:
         """An existing aggregate share."""

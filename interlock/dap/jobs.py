@@ -1,6 +1,7 @@
 """The messages of aggregation and collection as values; the habits are those of `messages`.
 
-    leader -> helper     AggregationJobInitReq -> AggregationJobResp; AggregateShareReq -> AggregateShare
+    leader -> helper     AggregationJobInitReq, AggregationJobContinueReq -> AggregationJobResp
+                         AggregateShareReq -> AggregateShare
     collector -> leader  CollectionJobReq -> CollectionJobResp
 
 Source: draft-ietf-ppm-dap-18, sections 4.5 and 4.6. Raises, in every `decode`: base.codec.Malformed.
@@ -15,6 +16,7 @@ from interlock.base.codec import Malformed, Reader, Writer
 from interlock.dap.drafts import DAP_18, Draft, ReportError
 from interlock.dap.messages import (
     REPORT_ID_SIZE,
+    REPORTS_MOST,
     TASK_ID_SIZE,
     Extension,
     HpkeCiphertext,
@@ -31,6 +33,7 @@ __all__ = [
     "AggregateShare",
     "AggregateShareAad",
     "AggregateShareReq",
+    "AggregationJobContinueReq",
     "AggregationJobInitReq",
     "AggregationJobResp",
     "BatchSelector",
@@ -38,6 +41,7 @@ __all__ = [
     "CollectionJobResp",
     "Query",
     "ReportShare",
+    "VerifyContinue",
     "VerifyInit",
     "VerifyResp",
 ]
@@ -97,7 +101,38 @@ class AggregationJobInitReq(Message):
 
     @classmethod
     def read(cls, r: Reader) -> Self:
-        return cls(r.u8(), r.opaque32(), Extension.read_list(r), tuple(r.many(VerifyInit.read)))
+        return cls(r.u8(), r.opaque32(), Extension.read_list(r), tuple(r.many(VerifyInit.read, most=REPORTS_MOST)))
+
+
+@dataclass(frozen=True)
+class VerifyContinue(Message):
+    """The leader's next message on one report, in a VDAF of several rounds."""
+
+    report_id: bytes
+    payload: bytes = field(repr=False)
+
+    def write(self, w: Writer) -> None:
+        w.fixed(self.report_id, REPORT_ID_SIZE).opaque32(self.payload)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.take(REPORT_ID_SIZE), r.opaque32(least=1))
+
+
+@dataclass(frozen=True)
+class AggregationJobContinueReq(Message):
+    """The leader's request to take a job to its next step. Prio3 has no such step."""
+
+    step: int
+    continues: tuple[VerifyContinue, ...]
+
+    def write(self, w: Writer) -> None:
+        w.u16(self.step)
+        write_all(w, self.continues)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.u16(), tuple(r.many(VerifyContinue.read, most=REPORTS_MOST)))
 
 
 @dataclass(frozen=True)
@@ -144,7 +179,8 @@ class AggregationJobResp:
     @classmethod
     def decode(cls, data: bytes, draft: Draft = DAP_18) -> Self:
         """Raises: Malformed."""
-        return cls(tuple(Reader(data, cls.__name__).many(lambda r: VerifyResp.read(r, draft))))
+        reader = Reader(data, cls.__name__)
+        return cls(tuple(reader.many(lambda r: VerifyResp.read(r, draft), most=REPORTS_MOST)))
 
 
 @dataclass(frozen=True)

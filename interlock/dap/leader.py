@@ -12,6 +12,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.4.2 and 4.6.1. Raises, throughout: Dap
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from interlock.base.clock import Clock
@@ -21,7 +22,7 @@ from interlock.dap.helper import Resource, task_of_id
 from interlock.dap.jobs import CollectionJobReq
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Report, UploadErrors, UploadRequest
-from interlock.dap.problems import DapProblem, ProblemType, decoded, missing
+from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, open_input_share
 from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
 from interlock.dap.task import AggregatorTask
@@ -103,7 +104,8 @@ class Leader:
         request = decoded(CollectionJobReq.decode, body, task_id)
         interval = check_collection(held.task, request)
         job_id = held.resource_id(COLLECTION_JOB, body)
-        return _shown(task_id, self._storage.open_collection(task_id, job_id, body, interval))
+        shown = _shown(task_id, self._storage.open_collection(task_id, job_id, body, interval))
+        return replace(shown, place=held.task.leader_resource("collection_jobs", to_b64url(job_id)))
 
     def collection_job(self, task_id: bytes, job_id: bytes) -> Resource:
         """An existing collection job; a failed one raises what it failed of."""
@@ -112,6 +114,12 @@ class Leader:
         if job is None:
             raise missing("collection job", task_id)
         return _shown(task_id, job)
+
+    def give_up_collection(self, task_id: bytes, job_id: bytes) -> None:
+        """End a job that waits for its batch; the same request makes it anew. One that got further stays (4.6.2)."""
+        self.collection_job(task_id, job_id)
+        problem, what = ProblemType.INVALID_BATCH_SIZE.value, "the collector gave the job up"
+        self._storage.fail_collection(task_id, job_id, CollectionState.PENDING, problem, what)
 
     def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:
         """Why a report is turned down before it is stored.

@@ -19,8 +19,10 @@ from interlock.dap import hpke
 from interlock.dap.drafts import DAP_18, Draft, ReportError
 
 __all__ = [
+    "EXTENSIONS_MOST",
     "MEDIA_TYPES",
     "MEMBERSHIP",
+    "REPORTS_MOST",
     "REPORT_ID_SIZE",
     "TASK_ID_SIZE",
     "TIME_INTERVAL",
@@ -40,11 +42,15 @@ __all__ = [
     "UploadRequest",
     "joined",
     "media_type",
+    "message_of",
     "spoken",
     "write_all",
 ]
 
 REPORT_ID_SIZE: Final = 16
+# What one message may hold, so that many tiny parts in an allowed body cannot fill the memory.
+REPORTS_MOST: Final = 10_000
+EXTENSIONS_MOST: Final = 16
 TASK_ID_SIZE: Final = 32
 # Our number in both registries of extensions, which leave no range for private use: of a task, that asks for proofs of
 # membership; of a report, public, that carries one.
@@ -57,6 +63,7 @@ MEDIA_TYPES: Final = frozenset(
         "upload-req",
         "upload-errors",
         "aggregation-job-init-req",
+        "aggregation-job-continue-req",
         "aggregation-job-resp",
         "collection-job-req",
         "collection-job-resp",
@@ -71,6 +78,19 @@ def media_type(message: str) -> str:
     if message not in MEDIA_TYPES:
         raise ValueError(f"{message} is not a message of DAP")
     return f"application/ppm-dap;message={message}"
+
+
+def message_of(content_type: str) -> str:
+    """The kind of message that a media type names, or "" for what is none of DAP's; `version` is a hint, and passed by.
+
+    As HTTP has it: names in any case, a value with or without quotes, spaces around both (RFC 9110, 8.3.1).
+    """
+    kind, *parameters = content_type.split(";")
+    pairs = [(name.strip().lower(), value.strip()) for name, _, value in (p.partition("=") for p in parameters)]
+    named = [value.removeprefix('"').removesuffix('"') for name, value in pairs if name == "message"]
+    if kind.strip().lower() != "application/ppm-dap" or len(named) != 1:
+        return ""
+    return named[0] if named[0] in MEDIA_TYPES else ""
 
 
 class Message(abc.ABC):
@@ -140,7 +160,7 @@ class Extension(Message):
 
     @classmethod
     def read_list(cls, r: Reader) -> tuple[Self, ...]:
-        return tuple(Reader(r.opaque16(), "extension list").many(cls.read))
+        return tuple(Reader(r.opaque16(), "extension list").many(cls.read, most=EXTENSIONS_MOST))
 
 
 @dataclass(frozen=True)
@@ -248,7 +268,7 @@ class UploadRequest(Message):
 
     @classmethod
     def read(cls, r: Reader) -> Self:
-        return cls(tuple(r.many(Report.read)))
+        return cls(tuple(r.many(Report.read, most=REPORTS_MOST)))
 
 
 @dataclass(frozen=True)
@@ -266,7 +286,8 @@ class UploadErrors:
     @classmethod
     def decode(cls, data: bytes, draft: Draft = DAP_18) -> Self:
         """Raises: Malformed."""
-        pairs = Reader(data, cls.__name__).many(lambda r: (r.take(REPORT_ID_SIZE), draft.error_of(r.u8())))
+        reader = Reader(data, cls.__name__)
+        pairs = reader.many(lambda r: (r.take(REPORT_ID_SIZE), draft.error_of(r.u8())), most=REPORTS_MOST)
         return cls(tuple(pairs))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from urllib.parse import urljoin, urlsplit
 
 from interlock.base.fetch import Unreachable
+from interlock.dap.messages import message_of
 from interlock.dap.problems import BudgetSpent, DapProblem, ProblemType, problem_type
 
-__all__ = ["REPLY_LIMIT", "Exchange", "Reply", "checked"]
+__all__ = ["REPLY_LIMIT", "Exchange", "Reply", "checked", "place_of"]
 
 REPLY_LIMIT: Final = 64 << 20  # bytes of any answer
 
@@ -44,7 +46,21 @@ def checked(reply: Reply, url: str, media_type: str = "") -> Reply:
         if kind is not None:
             raise DapProblem(kind, "the other side refused the request", status=reply.status)
         raise Unreachable(f"answered HTTP {reply.status}", where=url, fix="check the other side's log and our token")
-    found = reply.media_type.replace(" ", "")
-    if reply.body and media_type and found.partition(";version=")[0] != media_type:
+    if reply.body and media_type and message_of(reply.media_type) != message_of(media_type):
         raise Unreachable("answered with another kind of message", where=url)
     return reply
+
+
+def place_of(url: str, location: str) -> str:
+    """Where a resource is that was asked for at `url`; never on another server, which would be sent our token.
+
+    Raises: Unreachable.
+    """
+    try:
+        target = urljoin(url, location)
+        here, there = urlsplit(url), urlsplit(target)
+    except ValueError:
+        location = ""
+    if not location or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        raise Unreachable("named no place of its own for what was asked", where=url)
+    return target

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import Unreachable
@@ -23,7 +24,7 @@ from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.noise import Noise
-from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url, to_b64url
+from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url
 from interlock.dap.shares import HpkeKey, KeyRing, new_key, seal_input_share
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.transport import Reply
@@ -74,11 +75,20 @@ class Post:
 
     helper: Helper
     task_id: bytes
-    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)  # what was posted
+    looked: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
     after: Callable[[Reply], Reply] = lambda reply: reply
 
     def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        if method == "DELETE":
+            self.deleted.append(url)
+            return Reply(204)
+        if method == "GET":
+            self.looked.append(url)
+            self.before()
+            return self.after(self._look(url))
         self.sent.append((url, body))
         self.before()
         work, answer_type = {
@@ -87,13 +97,23 @@ class Post:
         }[url.rsplit("/", 1)[1]]
         return self.after(reply_of(lambda: work(self.task_id, body), media(answer_type)))
 
+    def _look(self, url: str) -> Reply:
+        """What GET gives; a look at an aggregation job names its step."""
+        parts = urlsplit(url)
+        *_, kind, name = parts.path.split("/")
+        found = from_b64url(name, 16) or b""
+        if kind == "aggregate_shares":
+            return reply_of(lambda: self.helper.aggregate_share(self.task_id, found), media("aggregate-share"))
+        step = dict(parse_qsl(parts.query)).get("step")
+        return reply_of(lambda: self.helper.aggregation_job(self.task_id, found, step), media("aggregation-job-resp"))
+
 
 def reply_of(work: Callable[[], Resource], media_type: str) -> Reply:
     try:
         found = work()
     except DapProblem as e:
         return Reply(e.status, MEDIA_TYPE, e.document())
-    return Reply(201, media_type, found.body, location=to_b64url(found.id))
+    return Reply(201, media_type, found.body, location=urlsplit(found.place).path)
 
 
 def unreachable() -> None:
@@ -223,8 +243,7 @@ class World:
     def _ask_leader(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
         task_id = self.task.task_id
         if method == "POST":
-            reply = reply_of(lambda: self.leader.process_collection_init(task_id, body), media("collection-job-resp"))
-            return Reply(reply.status, reply.media_type, reply.body, location=f"{url}/{reply.location}")
+            return reply_of(lambda: self.leader.process_collection_init(task_id, body), media("collection-job-resp"))
         job_id = from_b64url(url.rsplit("/", 1)[1], 16) or b""
         return reply_of(lambda: self.leader.collection_job(task_id, job_id), media("collection-job-resp"))
 

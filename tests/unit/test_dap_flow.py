@@ -15,7 +15,14 @@ from interlock.dap.client import build_report
 from interlock.dap.collector import BadCollection, BatchTooSmall, Pending
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.hpke import P256
-from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, CollectionJobReq, CollectionJobResp
+from interlock.dap.jobs import (
+    AggregateShareReq,
+    AggregationJobContinueReq,
+    AggregationJobInitReq,
+    CollectionJobReq,
+    CollectionJobResp,
+    VerifyContinue,
+)
 from interlock.dap.membership import NotAdmitted
 from interlock.dap.messages import Extension, HpkeCiphertext, Interval, Report, ReportMetadata, UploadRequest
 from interlock.dap.problems import DapProblem, ProblemType
@@ -143,7 +150,7 @@ def test_a_retry_of_a_job_replays_the_stored_answer(world: World) -> None:
     world.restart()
     again = world.helper.process_aggregation_init(world.task.task_id, body)
     assert first == again
-    assert world.helper.aggregation_job(world.task.task_id, first.id, "0") == first
+    assert world.helper.aggregation_job(world.task.task_id, first.id, "0").body == first.body
     assert world.helper_store.batch(world.task.task_id, hour, VDAF.merge).count == 3
 
 
@@ -203,6 +210,7 @@ def test_a_job_that_the_helper_defers_is_asked_for_again(world: World) -> None:
     world.drive()
     assert world.leader_store.states(world.task.task_id).taken == 3
     world.post.after = lambda reply: reply
+    world.clock.advance(1)
     assert world.collect().report_count == 3
 
 
@@ -423,8 +431,18 @@ def test_jobs_and_shares_that_are_not_there_are_named_so(world: World) -> None:
         world.helper.aggregation_job(task_id, job.id, "1")
     with refusal(ProblemType.INVALID_MESSAGE):
         world.helper.aggregation_job(task_id, job.id, None)
-    with refusal(ProblemType.STEP_MISMATCH):
-        world.helper.process_aggregation_continue(task_id, job.id)
+    more = VerifyContinue(b"i" * 16, b"p")
+    for body, kind in (
+        (AggregationJobContinueReq(1, (more,)).encode(), ProblemType.STEP_MISMATCH),
+        (AggregationJobContinueReq(1, ()).encode(), ProblemType.STEP_MISMATCH),
+        (AggregationJobContinueReq(0, (more,)).encode(), ProblemType.INVALID_MESSAGE),
+        (AggregationJobContinueReq(1, (more, more)).encode(), ProblemType.INVALID_MESSAGE),
+        (b"\x00", ProblemType.INVALID_MESSAGE),
+    ):
+        with refusal(kind):
+            world.helper.process_aggregation_continue(task_id, job.id, body)
+    with refusal(ProblemType.UNRECOGNIZED_AGGREGATION_JOB):
+        world.helper.process_aggregation_continue(task_id, b"?" * 16, b"\x00\x01")
     for look in (world.helper.aggregate_share, world.leader.collection_job):
         with pytest.raises(DapProblem) as caught:
             look(task_id, b"?" * 16)

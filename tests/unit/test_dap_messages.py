@@ -32,6 +32,7 @@ configurations = st.builds(
 )
 shares = st.builds(jobs.ReportShare, metadata, any_bytes, ciphertexts)
 inits = st.builds(jobs.VerifyInit, shares, some)
+continues = st.builds(jobs.VerifyContinue, report_ids, some)
 responses = st.one_of(
     st.builds(jobs.VerifyResp, report_ids),
     st.builds(jobs.VerifyResp, report_ids, payload=some),
@@ -61,6 +62,10 @@ EVERY: dict[type, st.SearchStrategy[Any]] = {
     jobs.VerifyInit: inits,
     jobs.AggregationJobInitReq: st.builds(
         jobs.AggregationJobInitReq, u8, any_bytes, extensions, st.lists(inits, max_size=2).map(tuple)
+    ),
+    jobs.VerifyContinue: continues,
+    jobs.AggregationJobContinueReq: st.builds(
+        jobs.AggregationJobContinueReq, u16, st.lists(continues, max_size=3).map(tuple)
     ),
     jobs.AggregationJobResp: st.builds(jobs.AggregationJobResp, st.lists(responses, max_size=3).map(tuple)),
     jobs.Query: st.builds(jobs.Query, u8, any_bytes),

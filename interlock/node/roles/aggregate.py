@@ -10,7 +10,8 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
     helper  POST tasks/{task}/aggregation_jobs; GET, POST, DELETE .../{id}        for leaders
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
 
-A DELETE is accepted and deletes nothing: what is kept is what replays and second collections are refused by.
+A DELETE ends a collection job that still waits, and else deletes nothing: what is kept is what replays and second
+collections are refused by.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -31,8 +33,8 @@ from interlock.base.errors import InterlockError
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
-from interlock.dap.messages import TASK_ID_SIZE, media_type
-from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url, to_b64url
+from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
+from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url
 from interlock.node.http import BadBody, body_of
 from interlock.node.tokens import NotAllowed, TokenTable
 
@@ -80,7 +82,11 @@ def leader_app(
 
     async def look(request: Request) -> Response:
         collectors.name_of(request.headers.get("authorization"))
-        found = await run_in_threadpool(leader.collection_job, _task_id(request), _resource_id(request))
+        ids = _task_id(request), _resource_id(request)
+        if request.method == "DELETE":
+            await run_in_threadpool(leader.give_up_collection, *ids)
+            return Response(status_code=204)
+        found = await run_in_threadpool(leader.collection_job, *ids)
         return _representation(request, found, "collection-job-resp")
 
     @contextlib.asynccontextmanager
@@ -121,7 +127,8 @@ def helper_app(
         leaders.name_of(request.headers.get("authorization"))
         ids = _task_id(request), _resource_id(request)
         if request.method == "POST":
-            await run_in_threadpool(helper.process_aggregation_continue, *ids)
+            body = await _body(request, "aggregation-job-continue-req")
+            await run_in_threadpool(helper.process_aggregation_continue, *ids, body)
         step = "0" if request.method == "DELETE" else request.query_params.get("step")
         found = await run_in_threadpool(helper.aggregation_job, *ids, step)
         return _representation(request, found, "aggregation-job-resp")
@@ -221,15 +228,15 @@ def _resource_id(request: Request) -> bytes:
 
 async def _body(request: Request, message: str) -> bytes:
     """The request's body, of the one media type that belongs here. Raises: DapProblem, BadBody."""
-    kind, _, rest = request.headers.get("content-type", "").replace(" ", "").partition(";message=")
-    if kind != "application/ppm-dap" or rest.partition(";")[0] != message:
+    if message_of(request.headers.get("content-type", "")) != message:
         raise DapProblem(None, f"the media type that belongs here is {media_type(message)}", status=415)
     return await body_of(request, BODY_LIMIT)
 
 
 def _created(request: Request, found: Resource, message: str) -> Response:
     response = _representation(request, found, message, status=201)
-    response.headers["location"] = f"{request.url.path.rstrip('/')}/{to_b64url(found.id)}"
+    # the path that the task's own URL has, which a proxy in front may have cut
+    response.headers["location"] = urlsplit(found.place).path
     return response
 
 
