@@ -15,8 +15,8 @@ from typing import Final
 
 from tuf.api.metadata import Delegations, Key, SuccinctRoles, TargetFile, Targets  # type: ignore[attr-defined]
 
-from interlock.commons.ceremony import expiry
 from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS
+from interlock.commons.rootplan import expiry
 
 __all__ = ["bin_of", "bin_versions", "half_over", "spread"]
 

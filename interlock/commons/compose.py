@@ -30,11 +30,12 @@ ReadTarget = Callable[[str, str], bytes | None]  # role, path -> the bytes that 
 def composed(
     journal: Journal, read: ReadTarget, record: Callable[[str], Evidence]
 ) -> Mapping[str, Mapping[str, bytes]]:
-    """Role -> path -> bytes; each role that gets a new version is there. `record` reads a kept record by its SHA-256.
+    """Role -> path -> bytes, for each role that is to say something new.
 
+    `record` reads a kept record by its SHA-256.
     Raises: BadRecord, Malformed, BadState, where what is there already does not read.
     """
-    named: dict[str, dict[str, bytes]] = {role: {} for role in journal.changed}
+    named: dict[str, dict[str, bytes]] = {role: {} for role in sorted(journal.named)}
     for target in journal.loose:
         named[target.role][target.path] = target.data
     for item in journal.items:
@@ -67,7 +68,7 @@ def _revoke(named: dict[str, dict[str, bytes]], item: Item, read: ReadTarget) ->
     for role, path in lists:
         data = named[role].get(path) or read(role, path)
         rows = () if data is None else parse_evidence_list(data, path)
-        named[role][path] = dump_evidence([*rows, told])
+        named[role][path] = dump_evidence([*rows, *([] if told in rows else [told])])
 
 
 def _promote(named: dict[str, dict[str, bytes]], journal: Journal, record: Callable[[str], Evidence]) -> None:

@@ -1,12 +1,13 @@
-"""Who holds root keys: the table of persons, employers, terms and keys that each root carries and its keyholders sign.
+"""Who holds the top keys: tables of persons, employers, terms and keys that each root carries and its keyholders sign.
 
 TUF counts keys and cannot see who holds them. So a root of a commons names its keyholders in its signed part:
 
     "x-interlock-holders": [{"name": "ada", "employer": "Acme", "since": "2026-11-30", "until": "2028-11-30",
                              "keys": [KEYID, ...]}, ...]
+    "x-interlock-targets-holders": the same for the role `targets`; without it that role has one key, on a machine
 
-and is good only with a quorum of them: signatures that reach the root's threshold, counted for one holder of each
-employer. (An empty employer stands for a person who works for herself; each such person counts.)
+and is good only with a quorum of them: signatures that reach the role's threshold, counted for one holder of each
+employer. (An empty employer stands for a person who works for herself; each such person counts.) So are targets.
 
     classical  an Ed25519 key a holder: the threshold is how many holders sign
     hybrid     an Ed25519 and an ML-DSA-65 key a holder: the threshold is above the number of holders by as many as are
@@ -19,9 +20,9 @@ import datetime as _dt
 import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
+from tuf.api.metadata import Metadata, Root, Targets  # type: ignore[attr-defined]
 from tuf.api.serialization import DeserializationError
 
 from interlock.base.clock import MICROSECONDS
@@ -34,12 +35,16 @@ from interlock.commons.signers import RoleVerifier, tuf_key, verifier_of_tuf
 __all__ = [
     "HOLDERS_FIELD",
     "LEAST_THRESHOLD",
+    "MAX_TARGETS",
+    "TARGETS_FIELD",
     "CeremonyRefused",
+    "Circle",
     "Holder",
     "default_threshold",
     "demand_circle",
     "demand_holders",
     "demand_named",
+    "demand_targets",
     "dump_card",
     "families",
     "holders_of",
@@ -47,19 +52,25 @@ __all__ = [
     "least_holders",
     "parse_card",
     "read_root",
+    "read_targets",
     "table_of",
+    "targets_of",
     "term_of",
 ]
 
 HOLDERS_FIELD: Final = "x-interlock-holders"
+TARGETS_FIELD: Final = "x-interlock-targets-holders"
 LEAST_THRESHOLD: Final = 2  # holders; with fewer, one person could change the root alone
 TERM_DAYS: Final = 730
 _ROOT: Final = "root"
+_TARGETS: Final = "targets"
+MAX_TARGETS: Final = 5_000_000  # bytes, as the client's own limit
 _CARD: Final = "interlock-holder"
 _FIELDS: Final = frozenset({"name", "employer", "since", "until", "keys"})
 _MOST_NAME: Final = 100  # characters
 _CLASSICAL: Final = ("ed25519",)
 _HYBRID: Final = ("ed25519", "ml-dsa-65")
+_SIGNED = TypeVar("_SIGNED", Root, Targets)
 # letters of other scripts, in lower case, that read as these Latin ones
 _LOOKALIKES: Final = str.maketrans("авекмнорстухіѕјһԁԛԝαβεζηικμνορτυχ", "abekmhopctyxisjhdqwabezhikmvoptyx")
 
@@ -95,6 +106,14 @@ class Holder:
     def keyids(self) -> tuple[str, ...]:
         """The ids of her keys in TUF metadata."""
         return tuple(tuf_key(key).keyid for key in self.keys)
+
+
+@dataclass(frozen=True)
+class Circle:
+    """The holders of a role's keys, and how many signatures have to come together."""
+
+    holders: tuple[Holder, ...]
+    threshold: int
 
 
 def demand_named(name: str, employer: str) -> None:
@@ -167,20 +186,38 @@ def parse_card(data: bytes, *, where: str) -> Holder:
 
 def holders_of(root: Root) -> tuple[Holder, ...]:
     """The keyholders that a root names, if its table is whole and names all of its keys. Raises: CeremonyRefused."""
-    where = f"root {root.version}"
-    table = root.unrecognized_fields.get(HOLDERS_FIELD)
+    return _circle(root, _ROOT, HOLDERS_FIELD).holders
+
+
+def targets_of(root: Root) -> Circle | None:
+    """Who holds the keys of `targets`; None where that is one key on the commons' machine. Raises: CeremonyRefused."""
+    if TARGETS_FIELD not in root.unrecognized_fields:
+        if len(root.roles[_TARGETS].keyids) != 1:
+            raise CeremonyRefused("has several keys and names no holders of them", where="role targets")
+        return None
+    circle = _circle(root, _TARGETS, TARGETS_FIELD)
+    owners = {keyid: _heard(holder.name) for holder in holders_of(root) for keyid in holder.keyids}
+    for holder in circle.holders:
+        if any(owners.get(keyid, _heard(holder.name)) != _heard(holder.name) for keyid in holder.keyids):
+            raise CeremonyRefused("has another name as a keyholder of the root", where=f"keyholder {holder.name}")
+    return circle
+
+
+def _circle(root: Root, role: str, field: str) -> Circle:
+    where, table = f"root {root.version}", root.unrecognized_fields.get(field)
     if not isinstance(table, list) or not table:
         raise CeremonyRefused("names no keyholders", where=where, fix="make roots with interlock mesh ceremony")
     holders = tuple(_holder(row, root, where) for row in table)
     named = [keyid for holder in holders for keyid in holder.keyids]
-    if sorted(named) != sorted(root.roles[_ROOT].keyids):
-        raise CeremonyRefused("has root keys that none of its keyholders holds", where=where)
-    demand_circle(holders, root.roles[_ROOT].threshold)
-    return holders
+    if sorted(named) != sorted(root.roles[role].keyids):
+        raise CeremonyRefused(f"has {role} keys that none of its keyholders holds", where=where)
+    circle = Circle(holders, root.roles[role].threshold)
+    demand_circle(holders, circle.threshold, role)
+    return circle
 
 
-def demand_circle(holders: Sequence[Holder], threshold: int) -> None:
-    """Refuse a circle of keyholders that could not, or not safely, make a root. Raises: CeremonyRefused."""
+def demand_circle(holders: Sequence[Holder], threshold: int, role: str = _ROOT) -> None:
+    """Refuse a circle of keyholders that could not, or not safely, sign for a role. Raises: CeremonyRefused."""
     names, keys = [h.name for h in holders], [key.text for h in holders for key in h.keys]
     for what, values in (("name", list(map(_heard, names))), ("key", keys)):
         twice = next((i for i, value in enumerate(values) if value in values[:i]), None)
@@ -194,14 +231,14 @@ def demand_circle(holders: Sequence[Holder], threshold: int) -> None:
     if threshold < least:
         told = f"; of {len(holders)} holders with two keys each, {least} is the least" if hybrid else ""
         raise CeremonyRefused(
-            f"a threshold of {threshold} lets one person change the root{' when a family is broken' * hybrid}{told}",
-            where="root",
+            f"a threshold of {threshold} lets one person change the {role}{' when a family is broken' * hybrid}{told}",
+            where=role,
         )
     reach = _weight(holders, keyids={keyid for h in holders for keyid in h.keyids})
     if threshold > reach:
         raise CeremonyRefused(
             f"{threshold} signatures have to come together, and holders of different employers have {reach}",
-            where="root",
+            where=role,
             fix="lower the threshold, or name more holders",
         )
 
@@ -213,34 +250,69 @@ def demand_holders(root: bytes, previous: bytes | None = None) -> None:
     Raises: CeremonyRefused.
     """
     md = read_root(root, "root")
+    targets_of(md.signed)
     _demand_quorum(md.signed, md, "its own")
     if previous is not None:
         before = read_root(previous, "previous root").signed
         _demand_quorum(before, md, f"root {before.version}'s")
 
 
+def demand_targets(targets: bytes, root: bytes) -> tuple[str, ...]:
+    """Check top-level targets as TUF does not: a quorum of different employers, where a root names holders for them.
+
+    For a client too. Returns the names of those who signed, none where it is one key on a machine.
+    Raises: CeremonyRefused.
+    """
+    signed, md = read_root(root, "root").signed, read_targets(targets, "targets")
+    circle = targets_of(signed)
+    keys = set(signed.get_verification_result(_TARGETS, md.signed_bytes, md.signatures).signed)
+    if circle is None:
+        if not keys:
+            raise CeremonyRefused(f"is not signed with the key that root {signed.version} names", where=_TARGETS)
+        return ()
+    _demand_signed(circle, keys, _TARGETS, f"root {signed.version}'s")
+    return tuple(h.name for h in circle.holders if keys & set(h.keyids))
+
+
+def read_targets(data: bytes, what: str) -> Metadata[Targets]:
+    """Top-level targets' metadata, whoever signed it. Raises: CeremonyRefused."""
+    if len(data) > MAX_TARGETS:
+        raise CeremonyRefused(f"is larger than {MAX_TARGETS} bytes", where=what)
+    return _read(data, Targets, what)
+
+
 def read_root(data: bytes, what: str) -> Metadata[Root]:
     """A root's metadata, whoever signed it. Raises: CeremonyRefused."""
     if len(data) > MAX_ROOT:
         raise CeremonyRefused(f"is larger than {MAX_ROOT} bytes", where=what)
+    return _read(data, Root, what)
+
+
+def _read(data: bytes, kind: type[_SIGNED], what: str) -> Metadata[_SIGNED]:
     try:
-        md = Metadata[Root].from_bytes(data)
+        md = Metadata[_SIGNED].from_bytes(data)
     except DeserializationError as e:
         raise CeremonyRefused(f"is not TUF metadata ({one_line(str(e), 200)})", where=what) from None
-    if not isinstance(md.signed, Root):
-        raise CeremonyRefused("is not root metadata", where=what)
+    if not isinstance(md.signed, kind):
+        raise CeremonyRefused(f"is not {kind.__name__.lower()} metadata", where=what)
     return md
 
 
 def _demand_quorum(root: Root, md: Metadata[Root], whose: str) -> None:
     """Raises: CeremonyRefused, unless what signed `md` is a quorum of the holders of `root`."""
-    holders, threshold = holders_of(root), root.roles[_ROOT].threshold
+    circle = Circle(holders_of(root), root.roles[_ROOT].threshold)
     signed = root.get_verification_result(_ROOT, md.signed_bytes, md.signatures).signed
+    _demand_signed(circle, set(signed), _ROOT, whose)
+
+
+def _demand_signed(circle: Circle, signed: Collection[str], role: str, whose: str) -> None:
+    """Raises: CeremonyRefused, unless the keys `signed` are a quorum of a circle, of different employers."""
+    holders, threshold = circle.holders, circle.threshold
     signers = [h for h in holders if set(h.keyids) & set(signed)]
     if len(signed) < threshold:
         raise CeremonyRefused(
             f"is signed with {len(signed)} of {whose} keys, by {_names(signers)}; {threshold} have to sign",
-            where="root",
+            where=role,
             fix=f"let more keyholders sign; at least {least_holders(holders, threshold)} of them have to",
         )
     if _weight(signers, signed) < threshold:
@@ -248,7 +320,7 @@ def _demand_quorum(root: Root, md: Metadata[Root], whose: str) -> None:
         shared = [h for h, body in zip(signers, bodies, strict=True) if bodies.count(body) > 1]
         raise CeremonyRefused(
             f"has two of one employer in {whose} quorum ({_names(shared)})",
-            where="root",
+            where=role,
             fix="another keyholder has to sign",
         )
 

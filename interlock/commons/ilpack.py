@@ -33,7 +33,7 @@ from interlock.base.errors import InterlockError, one_line
 from interlock.base.files import read_bounded
 from interlock.base.primitives import BadSignature
 from interlock.commons.bins import bin_of
-from interlock.commons.holders import demand_holders
+from interlock.commons.holders import demand_holders, demand_targets
 from interlock.commons.layout import (
     REVIEWERS_PATH,
     entry_path,
@@ -47,6 +47,7 @@ from interlock.commons.pack import BadPack, Pack, kind_of, parse_pack, sha256_he
 from interlock.commons.promotion import NEEDS_PROMOTION, Promoted, demand_promotion
 from interlock.commons.repository import Repository
 from interlock.commons.signers import key_texts
+from interlock.commons.speakers import Speakers, former_keys
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.policy import Checked, TlogPolicy
@@ -137,9 +138,9 @@ def verify_ilpack(data: bytes, root: bytes, policy: TlogPolicy, where: str) -> S
         trusted, version, cosigned_us = _trusted(bundle, root, policy)
         ring, role = entry.ring, role_of_pack(entry.ring, pack.kind)
         _demand_signed(trusted, bundle, pack, ring, role)
-        keys = _keys(trusted, role)
+        keys = Speakers(_keys(trusted, role), former_keys(trusted.get(role)))
         named = ("pack", pack.name, pack.version, pack.digest)
-        if (entry.type, entry.name, entry.version, entry.sha256) != named or entry.by not in keys:
+        if (entry.type, entry.name, entry.version, entry.sha256) != named or not keys.may_say(entry.by, place.index):
             raise BadIlpack("has the log entry of something else", where="entry")
         checked = place.verify(bundle.entry, policy)
         promoted = _promoted(bundle, pack, ring, keys, policy)
@@ -182,7 +183,9 @@ def _trusted(bundle: _Bundle, root: bytes, policy: TlogPolicy) -> tuple[TrustedM
         trusted_root = files[name]
     trusted.update_timestamp(_file(files, "timestamp.json"))
     trusted.update_snapshot(snapshot)
-    trusted.update_targets(_file(files, f"{trusted.snapshot.meta['targets.json'].version}.targets.json"))
+    targets = _file(files, f"{trusted.snapshot.meta['targets.json'].version}.targets.json")
+    trusted.update_targets(targets)
+    demand_targets(targets, trusted_root)
     _demand_snapshot(entry, trusted, version, snapshot)
     return trusted, version, cosigned_us
 
@@ -225,7 +228,7 @@ def _delegated(trusted: TrustedMetadataSet, bundle: _Bundle, role: str, parent: 
     return found
 
 
-def _promoted(bundle: _Bundle, pack: Pack, ring: str, keys: frozenset[str], policy: TlogPolicy) -> Promoted | None:
+def _promoted(bundle: _Bundle, pack: Pack, ring: str, keys: Speakers, policy: TlogPolicy) -> Promoted | None:
     """How it came to its ring, where that takes a promotion. Raises: NotPromoted, and what the log's side raises."""
     if ring not in NEEDS_PROMOTION:
         return None

@@ -25,7 +25,7 @@ __all__ = ["MAX_JOURNAL", "STEPS", "Item", "Journal", "Loose", "Wanted", "dump_j
 STEPS: Final = ("begun", "logged", "targets", "snapshot", "cosigned", "done")
 MAX_JOURNAL: Final = 16 << 20  # bytes
 _FORMAT: Final = "interlock-publish"
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 Wanted = tuple[tuple[str, str, bytes], ...]  # type of entry or role, place, bytes
 
@@ -56,7 +56,9 @@ class Journal:
 
     `at` is the time that all its signatures name; `base` are the roles' versions before it; `cites` are the SHA-256 of
     records that a promotion rests on; `roles` get a new version even where they name nothing new; `rekeyed` are
-    roles below targets, each with the text of the new key that targets names for it.
+    roles below targets, each with the text of the new key that targets names for it; `targets` are new ones that their
+    holders signed. Where `waits`, what targets should say is only put down for its holders to sign; the rest goes on.
+    `log_size` is that of a tree that has all that was logged before anything is written.
     """
 
     step: str
@@ -69,6 +71,9 @@ class Journal:
     snapshot_sha256: str = ""
     timestamp: int = 0
     rekeyed: tuple[tuple[str, str], ...] = ()
+    targets: bytes = field(default=b"", repr=False)
+    waits: bool = False
+    log_size: int = 0
 
     @property
     def what(self) -> str:
@@ -76,6 +81,8 @@ class Journal:
         if self.items:
             last = self.items[-1]
             return last.path or f"{last.entry.type} of {last.entry.name}"
+        if self.targets:
+            return "targets"
         if self.rekeyed:
             return f"the key of {self.rekeyed[0][0]}"
         return self.loose[0].path if self.loose else "signatures"
@@ -86,16 +93,24 @@ class Journal:
         if self.items:
             last = self.items[-1]
             return ((last.entry.type, f"{last.entry.ring}/{last.path}", last.data),)
+        if self.targets:
+            return (("targets", "", self.targets),)
         keys = tuple(("key", role, text.encode("ascii")) for role, text in self.rekeyed)
         return tuple((target.role, target.path, target.data) for target in self.loose) + keys
 
     @property
     def changed(self) -> dict[str, int]:
-        """The roles that get a new version, and which."""
+        """The roles that get a new version now, and which."""
+        waiting = {"targets", *(role for role, _ in self.rekeyed)} if self.waits else set()
+        return {role: self.base[role] + 1 for role in sorted(self.named - waiting)}
+
+    @property
+    def named(self) -> set[str]:
+        """The roles that are to say something new."""
         named = {item.role for item in self.items if item.role} | {target.role for target in self.loose}
         rings = {item.entry.ring for item in self.items if item.entry.type == "pack"}  # whose index names the pack
-        keys = {role for role, _ in self.rekeyed} | ({"targets"} if self.rekeyed else set())
-        return {role: self.base[role] + 1 for role in sorted(named | rings | keys | set(self.roles))}
+        keys = {role for role, _ in self.rekeyed} | ({"targets"} if self.rekeyed or self.targets else set())
+        return named | rings | keys | set(self.roles)
 
     @property
     def acknowledged(self) -> bool:
@@ -121,6 +136,9 @@ def dump_journal(journal: Journal) -> bytes:
         "snapshot_sha256": journal.snapshot_sha256,
         "timestamp": journal.timestamp,
         "rekeyed": dict(journal.rekeyed),
+        "targets": b64(journal.targets),
+        "waits": journal.waits,
+        "log_size": journal.log_size,
     }
     return stamped(_FORMAT, _VERSION, body)
 
@@ -128,7 +146,7 @@ def dump_journal(journal: Journal) -> bytes:
 def parse_journal(data: bytes, *, where: str) -> Journal:
     """Read a journal. Raises: BadState, NewerFormat."""
     body = unstamped(data, _FORMAT, _VERSION, where=where)
-    if body["v"] != _VERSION:
+    if body["v"] == 1:
         raise BadState("is of an early interlock", where=where, fix="begin a new commons, with a new log")
     try:
         step, base = _text(body["step"]), _object(body["base"])
@@ -145,6 +163,9 @@ def parse_journal(data: bytes, *, where: str) -> Journal:
             snapshot_sha256=_text(body["snapshot_sha256"]),
             timestamp=_number(body["timestamp"]),
             rekeyed=tuple((role, _text(text)) for role, text in _object(body["rekeyed"]).items()),
+            targets=unb64(_text(body.get("targets", "")), "targets"),
+            waits=body.get("waits", False) is True,
+            log_size=_number(body.get("log_size", 0)),
         )
     except (KeyError, ValueError, Malformed, BadSignature):
         raise BadState("is damaged", where=where, fix="restore it from its backup") from None

@@ -1,7 +1,7 @@
 """The keys of a role's folder: which there are, whose word they are, and how one takes another's place.
 
     commons    keys/ROLE.key for each online role; keys/ROLE.key.next: made, and named by no root yet
-               the keyholders' keys are named by the newest root, and lie with the keyholders
+               the keys of the root's and targets' holders are named by the newest root, and lie with the holders
     log        log.key and log-ml-dsa.key, each with .next beside it; a witness the same
     retired/   what was replaced, ROLE-KEYID.key with the id as listed, so that nothing is lost by a wrong step
 
@@ -34,8 +34,8 @@ from interlock.base.keys import (
     verifier_of,
 )
 from interlock.base.primitives import Rng
-from interlock.commons.holders import Holder, families, holders_of
-from interlock.commons.layout import DELEGATIONS, TOP_ROLES
+from interlock.commons.holders import Holder, families, holders_of, targets_of
+from interlock.commons.layout import DELEGATIONS, ONLINE_ROLES, TOP_ROLES
 from interlock.commons.signers import NEXT, RoleSigner, read_key, tuf_key
 
 __all__ = [
@@ -104,8 +104,10 @@ def rows(directory: Path) -> list[KeyRow]:
         return found
     root = _newest(directory, "root", Root)
     named = {} if root is None else _named(directory, root)
-    found = [] if root is None else list(_holder_rows(holders_of(root)))
-    for role in (*TOP_ROLES, *DELEGATIONS):
+    circle = None if root is None else targets_of(root)
+    found = [] if root is None else list(_holder_rows("root", holders_of(root)))
+    found += [] if circle is None else list(_holder_rows("targets", circle.holders))
+    for role in (*(TOP_ROLES if circle is None else ONLINE_ROLES), *DELEGATIONS):
         keyid, ends_us = named.get(role, (None, 0))
         until = rfc3339(ends_us) if ends_us else ""
         found += _file_rows(directory / "keys" / f"{role}.key", role, keyid, until)
@@ -163,10 +165,10 @@ def current_key(path: Path, named: Collection[str]) -> RoleSigner:
     return RoleSigner(read_key(following if taken else path))
 
 
-def _holder_rows(holders: tuple[Holder, ...]) -> Iterator[KeyRow]:
+def _holder_rows(role: str, holders: tuple[Holder, ...]) -> Iterator[KeyRow]:
     for holder in holders:
         for family, keyid in zip(families(holder.keys), holder.keyids, strict=True):
-            yield KeyRow("root", family, keyid, "in use", holder.name, holder.employer, holder.until)
+            yield KeyRow(role, family, keyid, "in use", holder.name, holder.employer, holder.until)
 
 
 def _file_rows(path: Path, role: str, named: str | None, until: str) -> Iterator[KeyRow]:

@@ -60,7 +60,7 @@ def demand_logged(
 ) -> Logged:
     """Check that a target stands in the log as (name, version, ring) with these very bytes; `fetcher` has the tiles.
 
-    Whoever logged it has to be who signs it: a key of the role that names it.
+    Whoever logged it has to be who signs it: a key of the role that names it, or a former one before it ended.
 
     Raises: NotLogged, NoQuorum, SplitView, BadProof (tiles that lead nowhere); of the view and the fetcher, theirs.
     """
@@ -74,7 +74,7 @@ def demand_logged(
         raise NotLogged(f"has no proof of the pinned log ({e.what})", where=path, fix="tell the commons") from None
     if (says.name, says.version, says.ring, says.sha256) != (*named, sha256_hex(data)):
         raise NotLogged("has the log entry of another file", where=path, fix="tell the commons")
-    if says.by not in view.signers_of(path):
+    if not view.speakers_of(path).may_say(says.by, parsed.index):
         raise NotLogged("was logged by a key that does not sign it", where=path, fix="tell the commons")
     log.check_entry(entry, proof, fetcher)
     return Logged(says, parsed.index, checkpoint.size, entry, proof)

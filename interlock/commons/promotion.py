@@ -32,6 +32,7 @@ from interlock.commons.records import (
     parse_review,
 )
 from interlock.commons.reviewers import MAX_REVIEWERS, Reviewers, parse_reviewers
+from interlock.commons.speakers import Speakers
 from interlock.commons.updater import View
 
 __all__ = ["NEEDS_PROMOTION", "NotPromoted", "Promoted", "demand_promoted", "demand_promotion"]
@@ -71,14 +72,14 @@ def demand_promoted(view: View, pack: Pack, ring: str, check: CheckEntry) -> Pro
             where=pack.name,
             fix="tell the commons; follow it in another ring",
         ) from None
-    keys = view.keys_of(role_of_pack(ring, pack.kind))
+    keys = view.speakers(role_of_pack(ring, pack.kind))
     return demand_promotion(evidence, pack, ring, keys=keys, reviewers=reviewers, check=check)
 
 
 def demand_promotion(
-    evidence: bytes, pack: Pack, ring: str, *, keys: frozenset[str], reviewers: bytes, check: CheckEntry
+    evidence: bytes, pack: Pack, ring: str, *, keys: Speakers, reviewers: bytes, check: CheckEntry
 ) -> Promoted:
-    """As `demand_promoted`, from bytes; `keys` are those of the ring's role. Raises: NotPromoted; as `check`."""
+    """As `demand_promoted`, from bytes; `keys` are the ring's role's. Raises: NotPromoted; as `check`."""
     where = f"{pack.name} version {pack.version}"
     try:
         rows = parse_evidence_list(evidence, promotion_path(where))
@@ -97,7 +98,7 @@ def demand_promotion(
     return Promoted(promotion.from_ring, names)
 
 
-def _promotion(promoted: Evidence, pack: Pack, ring: str, keys: frozenset[str], check: CheckEntry) -> Promotion:
+def _promotion(promoted: Evidence, pack: Pack, ring: str, keys: Speakers, check: CheckEntry) -> Promotion:
     entry, _ = promoted.verified("promote", keys, check, "promotion")
     promotion = parse_promotion(promoted.record, "promotion")
     of = (promotion.pack, promotion.name, promotion.version, promotion.ring)
@@ -120,7 +121,7 @@ def _approvals(
     reviews: list[Evidence], promotion: Promotion, pack: Pack, listed: Reviewers, check: CheckEntry
 ) -> tuple[str, ...]:
     """The distinct reviewers who approved. Raises: BadRecord, where they are too few, or one may not."""
-    known = frozenset(row.key for row in listed.rows.values())
+    known = Speakers(frozenset(row.key for row in listed.rows.values()))
     names: set[str] = set()
     for number, evidence in enumerate(reviews):
         where = f"review {number}"

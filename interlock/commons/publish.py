@@ -86,16 +86,16 @@ class Publisher(Releases, Rekeying):
         return self._run((("task", f"{last.ring}/{last.path}", last.data),), begin, None)
 
     def publish_operators(self, operators: Operators) -> Published:
-        """Publish who runs what. Raises: OneHand, where the log could make its own quorum; BadInput; as `publish`."""
+        """Publish who runs what; the snapshot's key logs it. Raises: OneHand, BadInput, NeedsHolders; as `publish`."""
         demand_separate_witnesses(operators, self._policy)
         path, role = OPERATORS_PATH, "targets"
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
-            out = self._repository.target(role, base[role], path)
+            out = self._wanted(role, path, base)
             if out is not None and parse_operators(out, where=path).version >= operators.version:
                 fix = "give it a higher version"
                 raise BadInput(f"version {operators.version} is not newer than what is out", where=path, fix=fix)
-            named, key = (OPERATORS_RING, operators.version, OPERATORS_RING), self._key(role)
+            named, key = (OPERATORS_RING, operators.version, OPERATORS_RING), self._key("snapshot")
             return (self._item("operators", *named, operators.data, path, role, key),)
 
         return self._run((("operators", f"{OPERATORS_RING}/{path}", operators.data),), begin, None)

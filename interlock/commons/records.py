@@ -27,6 +27,7 @@ from interlock.base.primitives import BadSignature
 from interlock.base.text import is_sha256
 from interlock.commons.pack import Pack, sha256_hex
 from interlock.commons.rings import RINGS
+from interlock.commons.speakers import Speakers
 from interlock.commons.withdrawn import SCOPES
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry
 from interlock.transparency.merkle import leaf_hash
@@ -160,7 +161,12 @@ class Evidence:
             raise BadRecord("has the log entry of another record", where=where)
         return entry
 
-    def verified(self, kind: str, by: frozenset[str], check: CheckEntry, where: str) -> tuple[LogEntry, int]:
+    @property
+    def index(self) -> int:
+        """Where its proof says that the entry stands in the log. Raises: Malformed."""
+        return parse_proof(self.proof).index
+
+    def verified(self, kind: str, by: Speakers, check: CheckEntry, where: str) -> tuple[LogEntry, int]:
         """What the entry says, in the word of one of the keys `by`, and in the log; and when that was seen.
 
         Raises: BadRecord; what `check` raises.
@@ -168,7 +174,7 @@ class Evidence:
         entry = self.said(where)
         if entry.type != kind:
             raise BadRecord(f"is a log entry of type {entry.type}, and {kind} is needed", where=where)
-        if entry.by not in by:
+        if not by.may_say(entry.by, self.index):
             raise BadRecord(f"is in the word of a key that may not say this ({kind})", where=where)
         return entry, seen_us(entry, check(self.entry, self.proof))
 

@@ -1,8 +1,8 @@
 """New keys for a commons: a root that keyholders made is installed, and a delegated role gets another key.
 
 A root's ceremony is logged first; then the root is served; then everything that a key signs which the root names anew
-is signed again. Between the last two a client refuses what it finds and keeps what it has; a step that was cut short
-is taken again by calling the same once more.
+is signed again, or what its holders signed with the root is published. Between the last two a client refuses what it
+finds and keeps what it has; a step that was cut short is taken again by calling the same once more.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, file_lock
-from interlock.commons.ceremony import finish_root, plan_of
-from interlock.commons.holders import CeremonyRefused, read_root
+from interlock.commons.holders import CeremonyRefused, demand_targets, read_root, read_targets, targets_of
 from interlock.commons.journal import Loose, Wanted
 from interlock.commons.keyring import named_key, take_up
 from interlock.commons.layout import DELEGATIONS, LOG_POLICY, TOP_ROLES, record_files
 from interlock.commons.pack import sha256_hex
+from interlock.commons.rootplan import finish_root, plan_of
 from interlock.commons.signers import NEXT
 from interlock.commons.steps import Begun, Published, Steps
+from interlock.commons.toplevel import delegated_keys
 from interlock.commons.transcript import demand_transcript
+from interlock.commons.waiting import settle_waiting
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.policy import parse_policy
 from interlock.transparency.proof import parse_proof
@@ -40,10 +42,13 @@ class Installed:
 class Rekeying(Steps):
     """Puts new roots and new keys in force."""
 
-    def install_root(self, root: bytes, transcript: bytes, *, log_policy: bytes | None = None) -> Installed:
+    def install_root(
+        self, root: bytes, transcript: bytes, *, log_policy: bytes | None = None, targets: bytes | None = None
+    ) -> Installed:
         """Log the ceremony of a root and bring it into force; the one in force already is only logged.
 
-        `log_policy` is what the root names by its digest, where that is not published yet.
+        `log_policy` is what the root names by its digest, where that is not published yet; `targets` are what their
+        holders signed with the root, which they have to where they are others than before.
         Raises: CeremonyRefused, BadState (no file has a key that the root names), BadInput, UnfinishedPublish; what
         `append` raises.
         """
@@ -55,7 +60,8 @@ class Rekeying(Steps):
         finish_root(root, previous=previous)
         demand_transcript(transcript, root, previous)
         self._demand_keys(root)
-        policy = self._policy_of(root, log_policy)
+        self._demand_targets(root, previous, targets)
+        policy = None if targets is not None else self._policy_of(root, log_policy)
         self._log_ceremony(version, transcript)
         if policy is not None:
             self._run((("targets", LOG_POLICY, policy),), lambda base: Begun(loose=(_policy_target(policy),)), None)
@@ -64,9 +70,53 @@ class Rekeying(Steps):
                 self._repository.add_root(root)
             for role in TOP_ROLES:
                 take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+        if targets is not None and not self._is_in_force(targets):
+            self.install_targets(targets)
         self.renew()
         done = self._record(sha256_hex(transcript))
         return Installed(version, known_entry(done.entry), parse_proof(done.proof).index)
+
+    def install_targets(self, targets: bytes) -> Published:
+        """Bring targets that their holders signed into force. The same again gives the same answer.
+
+        Raises: CeremonyRefused, for too few signatures, or another version than the next; BadState; UnfinishedPublish;
+        as `publish`.
+        """
+        names = demand_targets(targets, self._repository.root())
+        if not names:
+            fix = "change what they say with the other commands"
+            raise CeremonyRefused("have one key, on this machine, and no holders", where="targets", fix=fix)
+        signed = read_targets(targets, "targets").signed
+        wanted: Wanted = (("targets", "", targets),)
+
+        def begin(base: Mapping[str, int]) -> Begun:
+            if signed.version != base["targets"] + 1:
+                told = f"have version {signed.version}, and {base['targets']} is in force"
+                raise CeremonyRefused(told, where="targets", fix="ask their holders anew")
+            before, keys = self._repository.delegated_keys(base["targets"]), delegated_keys(signed)
+            rekeyed = tuple((role, key.text) for role, key in keys.items() if key != before[role])
+            self._demand_files(dict(rekeyed))
+            return Begun(rekeyed=rekeyed, targets=targets)
+
+        done = self._run(wanted, begin, None)
+        with file_lock(self._home / "lock", wait=True):
+            for role in DELEGATIONS:
+                take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+            settle_waiting(self._home, targets)
+        return done
+
+    def _is_in_force(self, targets: bytes) -> bool:
+        return self._repository.metadata(f"{self._seen()['targets']}.targets") == targets
+
+    def _demand_targets(self, root: bytes, previous: bytes | None, targets: bytes | None) -> None:
+        """Raises: CeremonyRefused, where the targets in force would not be their new holders', or these are not."""
+        circle = targets_of(read_root(root, "root").signed)
+        before = None if previous is None else targets_of(read_root(previous, "previous root").signed)
+        if targets is not None:
+            demand_targets(targets, root)
+        elif circle is not None and previous is not None and circle != before:
+            fix = "give the targets too, which the ceremony wrote beside the root"
+            raise CeremonyRefused("have new holders, who have to have signed them", where="targets", fix=fix)
 
     def rotate(self, role: str, text: str) -> Published:
         """Give a delegated role the key beside its own, whose text this is. The same again gives the same answer.
@@ -82,10 +132,14 @@ class Rekeying(Steps):
 
     def _demand_keys(self, root: bytes) -> None:
         """Raises: BadState, where the root names a key for a top role that nobody here could sign with."""
-        for role, key in plan_of(root).online.items():
+        self._demand_files({role: key.text for role, key in plan_of(root).online.items()})
+
+    def _demand_files(self, keys: Mapping[str, str]) -> None:
+        """Raises: BadState, where no file here has the key that a role is to have."""
+        for role, text in keys.items():
             path = self._home / "keys" / f"{role}.key"
             files = [file for file in (path, path.with_name(path.name + NEXT)) if file.exists()]
-            if key.text not in map(named_key, files):
+            if text not in map(named_key, files):
                 fix = "use the folder that the ceremony was asked for"
                 raise BadState(f"holds no key of {role} that the root names", where=str(path.parent), fix=fix)
 

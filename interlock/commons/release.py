@@ -178,8 +178,9 @@ class Releases(Steps):
         return self._run(wanted, lambda _: Begun(loose=(Loose(REVIEWERS_PATH, "targets", data),)), None)
 
     def reviewers(self) -> Reviewers:
-        """Who reviews now. Raises: BadState, where nobody is listed; BadRecord."""
-        return self._reviewers(self._seen())
+        """Who reviews, or is to once targets' holders sign. Raises: BadState, where nobody is listed; BadRecord."""
+        data = self._wanted("targets", REVIEWERS_PATH, self._seen())
+        return self._reviewers(self._seen()) if data is None else parse_reviewers(data, REVIEWERS_PATH)
 
     def newest(self, name: str, ring: str) -> int:
         """The version that is out in a ring. Raises: BadPack, where none is."""
@@ -258,7 +259,7 @@ class Releases(Steps):
         return any(parse_revocation(row.record, ring).pack == pack.digest for row in rows)
 
     def _listed(self, role: str, path: str, base: Base) -> bytes:
-        return self._repository.target(role, base[role], path) or b"[]"
+        return self._wanted(role, path, base) or b"[]"
 
     def _demand_news(self, records: Mapping[str, bytes], *, removal: bool, base: Base) -> None:
         """Raises: BadRecord, for what was taken back just so already, or where a list would outgrow what nodes read."""

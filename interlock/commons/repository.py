@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tuf.api.metadata import (  # type: ignore[attr-defined]
-    DelegatedRole,
-    Delegations,
     Metadata,
     MetaFile,
     Root,
@@ -33,14 +31,17 @@ from interlock.base.errors import one_line
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.keys import BadKey, Ed25519Verifier
 from interlock.commons.bins import bin_of, bin_versions, half_over, spread
-from interlock.commons.ceremony import expiry, finish_root
+from interlock.commons.holders import Circle, demand_targets, read_root, read_targets, targets_of
 from interlock.commons.layout import DELEGATIONS, LIFETIME_DAYS, PUBLIC_FILE
-from interlock.commons.signers import RoleSigner, tuf_key
+from interlock.commons.pack import sha256_hex
+from interlock.commons.rootplan import expiry, finish_root
+from interlock.commons.signers import RoleSigner, key_texts, tuf_key
+from interlock.commons.speakers import end_key, former_keys
+from interlock.commons.toplevel import Draft, delegated_keys, delegations_of, demand_told
 
 __all__ = ["Repository", "Versions"]
 
 _MAX_METADATA: Final = 5_000_000  # bytes, as the client's own limit for targets
-_NOTHING: Final[Mapping[str, MetaFile]] = {}
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
 
 Versions = dict[str, int]  # role -> version
@@ -55,19 +56,25 @@ class Repository:
         self._metadata = public / "metadata"
         self._targets = public / "targets"
 
-    def create(self, root: bytes, signers: Mapping[str, RoleSigner], now_us: int) -> bytes:
+    def create(
+        self, root: bytes, signers: Mapping[str, RoleSigner], now_us: int, targets: bytes | None = None
+    ) -> bytes:
         """Begin a repository: root, targets with its delegations, empty roles, the first snapshot; no timestamp yet.
 
-        Returns the snapshot's bytes.
-        Raises: BadState, where one is there already; CeremonyRefused, for a root that too few signed.
+        `targets` are the first ones, where the root names holders who signed them. Returns the snapshot's bytes.
+        Raises: BadState, where one is there already; CeremonyRefused, for a root or targets that too few signed.
         """
         if (self._metadata / "timestamp.json").exists():
             raise BadState("is a commons already", where=str(self.public))
         for directory in (self._metadata, self._targets):
             private_dir(directory)
         self._write("1.root", finish_root(root))
-        top = Targets(version=1, expires=expiry("targets", now_us), delegations=_delegations(signers))
-        self._sign("targets", top, signers["targets"])
+        if targets is None:
+            delegations = delegations_of({role: signers[role].verifier for role in DELEGATIONS})
+            top = Targets(version=1, expires=expiry("targets", now_us), delegations=delegations)
+            self._sign("targets", top, signers["targets"])
+        else:
+            self.put_targets(targets, root)
         for role in DELEGATIONS:
             self._sign(role, Targets(version=1, expires=expiry(role, now_us)), signers[role])
         versions = dict.fromkeys(("targets", *DELEGATIONS), 1)
@@ -88,6 +95,10 @@ class Repository:
             raise BadState("has no root", where=str(self._metadata))
         return read_bounded(self._metadata / f"{max(numbers)}.root.json", _MAX_METADATA)
 
+    def metadata(self, stem: str) -> bytes:
+        """A metadata file's bytes, such as those of `3.targets`. Raises: BadState."""
+        return read_bounded(self._metadata / f"{stem}.json", _MAX_METADATA)
+
     def versions(self) -> Versions:
         """The version of each role in the state that the timestamp names. Raises: BadState."""
         timestamp = self._read("timestamp", Timestamp)
@@ -96,6 +107,10 @@ class Repository:
         roles = {role: snapshot.meta[f"{role}.json"].version for role in ("targets", *DELEGATIONS)}
         return {**roles, "snapshot": snapshot_version, "timestamp": timestamp.version}
 
+    def targets_version(self) -> int:
+        """The version of the targets that clients see, or are to see first. Raises: BadState."""
+        return self.versions()["targets"] if self.timestamp_expires_us() is not None else 1
+
     def target(self, role: str, version: int, path: str) -> bytes | None:
         """The bytes of a target that a role's version names, None where it names none. Raises: BadState."""
         ring = self._read(f"{version}.{role}", Targets)
@@ -103,6 +118,52 @@ class Repository:
         named = self._bin(name, bin_versions(ring)[name]) if name else ring
         info = named.targets.get(path)
         return None if info is None else read_bounded(self._target_file(path, info), info.length)
+
+    def paths(self, role: str, version: int) -> list[str]:
+        """Every path that a role's version names, in its bins too. Raises: BadState."""
+        ring = self._read(f"{version}.{role}", Targets)
+        bins = [self._bin(name, number) for name, number in bin_versions(ring).items()]
+        return sorted({path for one in (ring, *bins) for path in one.targets})
+
+    def circle(self) -> Circle | None:
+        """Who holds the keys of targets under the newest root; None where one key lies here. Raises: BadState."""
+        return targets_of(read_root(self.root(), "root").signed)
+
+    def draft(
+        self, version: int, files: Mapping[str, bytes], rekeyed: Mapping[str, Ed25519Verifier], expires_us: int
+    ) -> Draft:
+        """The targets that follow `version` (0: the first), for their holders to sign; writes the files that they name.
+
+        Nobody who reads the commons sees them before. Raises: BadState, NotWritable.
+        """
+        before = self.metadata(f"{version}.targets") if version else None
+        held: list[bytes | None] = []
+        if before is None:
+            targets = Targets(delegations=delegations_of(rekeyed))
+        else:
+            targets = read_targets(before, "targets").signed
+            held = [self.target("targets", version, path) for path in files]
+            _rekey(targets, rekeyed)
+        targets.targets.update(self._put_files(files))
+        targets.version = version + 1
+        targets.expires = _dt.datetime.fromtimestamp(expires_us // MICROSECONDS, tz=_dt.UTC)
+        shown = (*files.values(), *(data for data in held if data is not None))
+        return Draft(Metadata(targets).to_bytes(), before, shown)
+
+    def put_targets(self, data: bytes, root: bytes) -> None:
+        """Write targets that their holders signed. Raises: CeremonyRefused; BadState, where a file of them is gone."""
+        demand_targets(data, root)
+        signed = read_targets(data, "targets").signed
+        demand_told(signed)
+        for path, info in signed.targets.items():
+            file = self._target_file(path, info)
+            if not file.exists() or sha256_hex(read_bounded(file, info.length)) != info.hashes["sha256"]:
+                raise BadState("is not here as targets name it", where=str(file), fix="ask anew in this folder")
+        self._write(f"{signed.version}.targets", data)
+
+    def delegated_keys(self, version: int) -> dict[str, Ed25519Verifier]:
+        """The key of each role below targets, in a version of these. Raises: BadState, CeremonyRefused."""
+        return delegated_keys(self._read(f"{version}.targets", Targets))
 
     def files_of(self, role: str, version: int, paths: Iterable[str]) -> list[str]:
         """The names of the metadata files that a role's version names these paths in: its own, and its bins'."""
@@ -119,30 +180,44 @@ class Repository:
         now_us: int,
         *,
         rekeyed: Mapping[str, Ed25519Verifier] = _NO_KEYS,
+        ended: tuple[str, int] | None = None,
     ) -> None:
         """Write targets, then the role's next version, `version`, that names them too. Raises: BadState.
 
-        `rekeyed` names new keys of roles that this one delegates to.
+        `rekeyed` names new keys of roles that this one delegates to; `ended` is the key that this role had before,
+        and the index in the log up to which its entries count.
         """
         targets = self._read(f"{version - 1}.{role}", Targets)
         _rekey(targets, rekeyed)
-        named: dict[str, TargetFile] = {}
-        for path, data in files.items():
-            named[path] = info = TargetFile.from_data(path, data, ["sha256"])
-            file = self._target_file(path, info)
-            private_dir(file.parent)
-            replace(file, data, mode=PUBLIC_FILE)
+        if ended is not None:
+            end_key(targets, *ended)
+        named = self._put_files(files)
         for name, one in spread(role, targets, named, signer.public_key, now_us, self._bin).items():
             self._sign(name, one, signer)
         targets.version, targets.expires = version, expiry(role, now_us)
         self._sign(role, targets, signer)
 
-    def snapshot(self, version: int, changed: Versions, signer: RoleSigner, now_us: int) -> bytes:
-        """Write the snapshot that names the changed roles' new versions beside the others; returns its bytes."""
+    def snapshot(self, version: int, changed: Versions, signer: RoleSigner, now_us: int, log_size: int = 0) -> bytes:
+        """Write the snapshot that names the changed roles' new versions beside the others; returns its bytes.
+
+        `log_size` is that of a tree which has all that a snapshot key before this one logged.
+        """
         before = self._read(f"{version - 1}.snapshot", Snapshot)
         for role, number in tuple(changed.items()):
             changed = {**changed, **bin_versions(self._read(f"{number}.{role}", Targets))}
-        return self._snapshot(version, changed, signer, now_us, before.meta)
+        for text in self._key_of_snapshot(version - 1) - {signer.verifier.text}:
+            end_key(before, text, log_size)
+        return self._snapshot(version, changed, signer, now_us, before)
+
+    def _key_of_snapshot(self, version: int) -> frozenset[str]:
+        """The text of the key that signed a snapshot, as the newest root that names it says."""
+        data = self.metadata(f"{version}.snapshot")
+        (keyid,) = Metadata.from_bytes(data).signatures
+        for number in range(read_root(self.root(), "root").signed.version, 0, -1):
+            keys = read_root(self.root(number), "root").signed.keys
+            if keyid in keys:
+                return key_texts(keys, [keyid])
+        return frozenset()
 
     def timestamp(self, version: int, snapshot_version: int, signer: RoleSigner, now_us: int) -> None:
         """Write the timestamp: from this moment on the snapshot is what clients see."""
@@ -180,8 +255,7 @@ class Repository:
         root = Metadata[Root].from_bytes(self.root()).signed
         if role in root.roles:
             return frozenset(root.roles[role].keyids)
-        seen = self.versions()["targets"] if self.timestamp_expires_us() is not None else 1
-        top = self._read(f"{seen}.targets", Targets).delegations
+        top = self._read(f"{self.targets_version()}.targets", Targets).delegations
         return frozenset(top.roles[role].keyids if top is not None and top.roles and role in top.roles else ())
 
     def demand_key(self, role: str, targets_version: int, signer: RoleSigner) -> None:
@@ -195,14 +269,17 @@ class Repository:
             raise BadKey(f"is not the key of role {role}", where=signer.verifier.text, fix="use the key of that role")
 
     def _snapshot(
-        self, version: int, roles: Versions, signer: RoleSigner, now_us: int, before: Mapping[str, MetaFile] = _NOTHING
+        self, version: int, roles: Versions, signer: RoleSigner, now_us: int, before: Snapshot | None = None
     ) -> bytes:
-        meta = dict(before)
+        meta = {} if before is None else dict(before.meta)
         for role, number in roles.items():
-            held = before.get(f"{role}.json")
+            held = meta.get(f"{role}.json")
             if held is None or held.version != number:
                 meta[f"{role}.json"] = self._meta(f"{number}.{role}", number)
-        md = Metadata(Snapshot(version=version, expires=expiry("snapshot", now_us), meta=dict(sorted(meta.items()))))
+        signed = Snapshot(version=version, expires=expiry("snapshot", now_us), meta=dict(sorted(meta.items())))
+        for text, until in former_keys(before).items():
+            end_key(signed, text, until)
+        md = Metadata(signed)
         md.sign(signer)
         data = md.to_bytes()
         self._write(f"{version}.snapshot", data)
@@ -224,6 +301,16 @@ class Repository:
         md = Metadata(targets)
         md.sign(signer)
         self._write(f"{targets.version}.{role}", md.to_bytes())
+
+    def _put_files(self, files: Mapping[str, bytes]) -> dict[str, TargetFile]:
+        """Write files of targets under their digests; what metadata says of them, by path."""
+        named: dict[str, TargetFile] = {}
+        for path, data in files.items():
+            named[path] = info = TargetFile.from_data(path, data, ["sha256"])
+            file = self._target_file(path, info)
+            private_dir(file.parent)
+            replace(file, data, mode=PUBLIC_FILE)
+        return named
 
     def _target_file(self, path: str, info: TargetFile) -> Path:
         return self._targets / info.get_prefixed_paths()[0]
@@ -265,12 +352,3 @@ def _rekey(targets: Targets, keys: Mapping[str, Ed25519Verifier]) -> None:
 
 def _half(role: str) -> _dt.timedelta:
     return _dt.timedelta(days=LIFETIME_DAYS[role]) / 2
-
-
-def _delegations(signers: Mapping[str, RoleSigner]) -> Delegations:
-    keys = {role: tuf_key(signers[role].verifier) for role in DELEGATIONS}
-    roles = {
-        role: DelegatedRole(role, [keys[role].keyid], 1, terminating, paths=list(paths))
-        for role, (paths, terminating) in DELEGATIONS.items()
-    }
-    return Delegations(keys={k.keyid: k for k in keys.values()}, roles=roles)

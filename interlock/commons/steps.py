@@ -7,6 +7,9 @@
     5 snapshot         and its own log entry, cosigned, with its proof beside it: no two members are shown two of them
     6 timestamp        from here on clients see it
 
+Where people hold the keys of `targets`, what these are to say is put down for them and waits (waiting.py): the rest of
+a publish goes on without them, and what they signed is published by these steps too.
+
     HOME/public/  served   HOME/keys/ROLE.key  0600   HOME/lock
     HOME/journal.json  the publish under way      HOME/renewal.json  new signatures under way
 
@@ -29,11 +32,13 @@ from interlock.base.files import replace as replace_file
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier, ed25519_of
 from interlock.base.primitives import Rng
 from interlock.commons.compose import composed
+from interlock.commons.holders import CeremonyRefused, read_root, targets_of
 from interlock.commons.journal import MAX_JOURNAL, Item, Journal, Loose, Wanted, dump_journal, parse_journal
 from interlock.commons.keyring import current_key
 from interlock.commons.layout import (
     DELEGATIONS,
     LIFETIME_DAYS,
+    ONLINE_ROLES,
     PUBLIC_FILE,
     TOP_ROLES,
     record_files,
@@ -43,6 +48,8 @@ from interlock.commons.pack import sha256_hex
 from interlock.commons.records import MAX_RECORD, Evidence
 from interlock.commons.repository import Repository
 from interlock.commons.signers import RoleSigner, load_keys, make_keys, tuf_key
+from interlock.commons.transcript import quorum
+from interlock.commons.waiting import add_waiting, read_waiting
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry, signed_entry
 from interlock.transparency.policy import TlogPolicy
 from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
@@ -50,6 +57,7 @@ from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
 __all__ = [
     "Append",
     "Begun",
+    "NeedsHolders",
     "Published",
     "Steps",
     "UnfinishedPublish",
@@ -69,6 +77,10 @@ class UnfinishedPublish(InterlockError):
     """Another publish that has to be finished first."""
 
     code = "conflict"
+
+
+class NeedsHolders(CeremonyRefused):
+    """A change that is put down, and that takes signatures which no key on this machine can make."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +110,22 @@ def is_commons(home: Path) -> bool:
     return (home / _RENEWAL).exists() or (home / "public" / "metadata" / "timestamp.json").exists()
 
 
-def create_commons(home: Path, root: bytes, now_us: int) -> Repository:
-    """Begin the commons in HOME/public under a root that its keyholders signed.
+def create_commons(home: Path, root: bytes, now_us: int, targets: bytes | None = None) -> Repository:
+    """Begin the commons in HOME/public under a root that its keyholders signed, as they did `targets` if they hold it.
 
     Clients see it once a `Publisher` has logged the first snapshot, which any publish or renewal does.
     Raises: CeremonyRefused, BadState, BadKey.
     """
     repository = Repository(home / "public")
+    held = targets_of(read_root(root, "root").signed) is not None
+    if held and targets is None:
+        fix = "put 1.targets.json, which the ceremony made, beside the root"
+        raise CeremonyRefused("have to be signed by their holders first", where="targets", fix=fix)
     with file_lock(home / "lock"):
         if is_commons(home):
             raise BadState("is a commons already", where=str(home), fix="use another folder")
-        data = repository.create(root, load_keys(home / "keys", (*TOP_ROLES, *DELEGATIONS)), now_us)
+        signers = load_keys(home / "keys", (*(ONLINE_ROLES if held else TOP_ROLES), *DELEGATIONS))
+        data = repository.create(root, signers, now_us, targets if held else None)
         first = Journal("snapshot", now_us, {"snapshot": 0}, snapshot_sha256=sha256_hex(data))
         replace_file(home / _RENEWAL, dump_journal(first))
     return repository
@@ -119,7 +136,7 @@ class Begun:
     """What a publish comes to once its versions are known: entries to log, targets without one, and whose turn it is.
 
     `cites` are the SHA-256 of records that a promotion rests on; `roles` sign anew because of them; `rekeyed` are
-    delegated roles that get the next key beside theirs, with its text.
+    delegated roles that get the next key beside theirs, with its text; `targets` are new ones that were signed.
     """
 
     items: tuple[Item, ...] = ()
@@ -127,6 +144,7 @@ class Begun:
     cites: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     rekeyed: tuple[tuple[str, str], ...] = ()
+    targets: bytes = b""
 
 
 class Steps:
@@ -181,7 +199,8 @@ class Steps:
     def _renew(self) -> None:
         now_us = self._clock.now_us()
         ageing = self._repository.ageing(now_us)
-        roles = tuple(sorted(r for r in ageing - {"snapshot"} if (self._home / "keys" / f"{r}.key").exists()))
+        others = {"snapshot", *([] if self._repository.circle() is None else ["targets"])}
+        roles = tuple(sorted(r for r in ageing - others if (self._home / "keys" / f"{r}.key").exists()))
         if not roles and "snapshot" not in ageing:
             self._stamp()
             return
@@ -218,14 +237,19 @@ class Steps:
                 if isinstance(begun, tuple):
                     begun = Begun(begun)
                 now_us = begun.items[0].entry.at if begun.items else self._clock.now_us()
-                more = (begun.items, begun.loose, begun.cites, begun.roles)
-                journal = Journal("begun", now_us, base, *more, rekeyed=begun.rekeyed)
-                self._kept(_PUBLISH, journal)
+                journal = self._kept(_PUBLISH, self._journal(begun, base, now_us))
             elif not same:
                 raise UnfinishedPublish(
                     "is not finished", where=journal.what, fix="first: interlock mesh publish --resume"
                 )
             return self._published(self._finish(_PUBLISH, journal, signer))
+
+    def _journal(self, begun: Begun, base: Mapping[str, int], now_us: int) -> Journal:
+        """What is to be done; of what `targets` are to say, that it waits where people hold their keys."""
+        more = (begun.items, begun.loose, begun.cites, begun.roles)
+        journal = Journal("begun", now_us, base, *more, rekeyed=begun.rekeyed, targets=begun.targets)
+        waits = not begun.targets and "targets" in journal.named and self._repository.circle() is not None
+        return replace(journal, waits=waits)
 
     def _seen(self) -> Mapping[str, int]:
         """The versions that clients see. Raises: BadState, before the first snapshot is logged."""
@@ -250,11 +274,12 @@ class Steps:
             journal = self._kept(name, self._rebased(journal))
             self._write_records(journal)
             self._write_targets(journal, signer)
-            last = journal.items and not journal.changed  # records only: no role names them
+            last = not journal.changed and (journal.items or journal.waits)  # records only: no role names them
             journal = self._kept(name, replace(journal, step="done" if last else "targets"))
         version = journal.base["snapshot"] + 1
         if journal.step == "targets":
-            data = self._repository.snapshot(version, journal.changed, self._key("snapshot"), journal.at)
+            key = self._key("snapshot")
+            data = self._repository.snapshot(version, journal.changed, key, journal.at, journal.log_size)
             journal = self._kept(name, replace(journal, step="snapshot", snapshot_sha256=sha256_hex(data)))
         if journal.step == "snapshot":
             journal = self._log_snapshot(name, journal, version)
@@ -269,7 +294,17 @@ class Steps:
         """As nothing is written yet: on what clients see now, and signed now where it was begun long ago."""
         now_us = self._clock.now_us()
         at = journal.at if now_us - journal.at < _OLD_S * MICROSECONDS else now_us
-        return replace(journal, base=self._repository.versions(), at=at)
+        base = self._repository.versions()
+        return replace(journal, base=base, at=at, log_size=self._log_size(base))
+
+    def _log_size(self, base: Mapping[str, int]) -> int:
+        """The size of a tree of the log that has everything that was logged here before."""
+        proofs = []
+        if self._repository.timestamp_expires_us() is not None:
+            proofs.append(read_bounded(self._repository.public / snapshot_files(base["snapshot"])[1], MAX_PROOF_FILE))
+        last = self._read(_PUBLISH)  # what is records only has no snapshot after it
+        proofs += [] if last is None else [item.proof for item in last.items if item.proof]
+        return max((parse_proof(proof).checkpoint.size for proof in proofs), default=0)
 
     def _log_items(self, name: str, journal: Journal) -> Journal:
         for i, item in enumerate(journal.items):
@@ -310,16 +345,33 @@ class Steps:
 
     def _write_targets(self, journal: Journal, signer: RoleSigner | None) -> None:
         def read(role: str, path: str) -> bytes | None:
-            return self._repository.target(role, journal.base[role], path)
+            return self._wanted(role, path, journal.base)
 
+        files = composed(journal, read, self._record)
+        if journal.waits:
+            add_waiting(self._home, files["targets"], dict(journal.rekeyed))
+        if journal.targets:
+            self._repository.put_targets(journal.targets, self._repository.root())
+        for role in journal.changed:
+            if role != "targets" or not journal.targets:
+                self._write_role(role, files[role], journal, signer)
+
+    def _write_role(self, role: str, files: Mapping[str, bytes], journal: Journal, signer: RoleSigner | None) -> None:
         rekeyed = dict(journal.rekeyed)
-        for role, files in composed(journal, read, self._record).items():
-            outside = signer is not None and bool(journal.items) and role == journal.items[-1].role
-            key = signer if outside and signer is not None else self._key(role, rekeyed.get(role))
-            if role not in rekeyed:
-                self._repository.demand_key(role, journal.base["targets"], key)
-            named = {name: ed25519_of(text) for name, text in rekeyed.items()} if role == "targets" else {}
-            self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at, rekeyed=named)
+        outside = signer is not None and bool(journal.items) and role == journal.items[-1].role
+        key = signer if outside and signer is not None else self._key(role, rekeyed.get(role))
+        ended = None
+        if role in rekeyed:
+            ended = self._repository.delegated_keys(journal.base["targets"])[role].text, journal.log_size
+        else:
+            self._repository.demand_key(role, journal.base["targets"], key)
+        named = {name: ed25519_of(text) for name, text in rekeyed.items()} if role == "targets" else {}
+        self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at, rekeyed=named, ended=ended)
+
+    def _wanted(self, role: str, path: str, base: Mapping[str, int]) -> bytes | None:
+        """The bytes of a target as they are to be: those that wait for targets' holders, else those of a version."""
+        waiting = read_waiting(self._home).files.get(path) if role == "targets" else None
+        return waiting if waiting is not None else self._repository.target(role, base[role], path)
 
     def _record(self, sha256: str) -> Evidence:
         """A record that was logged, with its entry and proof. Raises: BadState."""
@@ -353,7 +405,12 @@ class Steps:
         return parse_journal(read_bounded(path, MAX_JOURNAL), where=str(path)) if path.exists() else None
 
     def _published(self, journal: Journal) -> Published:
-        """What a finished publish did; targets without an entry stand in the log by their snapshot's."""
+        """What a finished publish did; targets without an entry stand in the log by their snapshot's.
+
+        Raises: NeedsHolders, where a part of it waits for people.
+        """
+        if journal.waits:
+            self._demand_signed()
         version = journal.base["snapshot"] + bool(journal.changed)
         if journal.items:
             entry, proof = journal.items[-1].entry, journal.items[-1].proof
@@ -369,3 +426,11 @@ class Steps:
             snapshot_sha256=journal.snapshot_sha256,
             timestamp_version=journal.timestamp or journal.base["timestamp"],
         )
+
+    def _demand_signed(self) -> None:
+        """Raises: NeedsHolders, for what waits."""
+        waiting, circle = read_waiting(self._home), self._repository.circle()
+        if waiting and circle is not None:
+            told = f"{waiting.what}: put down, and in force once their holders sign ({quorum(circle)})"
+            fix = f"interlock mesh ceremony request --targets --dir {self._home} --out FILE"
+            raise NeedsHolders(told, where="targets", fix=fix)

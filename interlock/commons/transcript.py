@@ -24,6 +24,7 @@ from interlock.base.canonical import NotCanonical
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.commons.holders import (
     CeremonyRefused,
+    Circle,
     Holder,
     families,
     holders_of,
@@ -31,8 +32,9 @@ from interlock.commons.holders import (
     least_holders,
     read_root,
     table_of,
+    targets_of,
 )
-from interlock.commons.layout import LOG_POLICY_FIELD, TOP_ROLES
+from interlock.commons.layout import LOG_POLICY_FIELD, ONLINE_ROLES
 from interlock.commons.pack import sha256_hex
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "aloud",
     "demand_transcript",
     "digest_of",
+    "quorum",
     "signers_of",
     "transcript_of",
     "words_of",
@@ -50,6 +53,7 @@ PREVIOUS_FIELD: Final = "x-interlock-previous"  # SHA-256 of the root before it,
 MAX_TRANSCRIPT: Final = 1 << 20  # bytes
 _FORMAT: Final = "interlock-ceremony"
 _ROOT: Final = "root"
+_WHO: Final = "Who names the rings' keys, and takes rules out of force that nodes granted (targets)"
 
 
 def digest_of(md: Metadata[Root]) -> str:
@@ -78,7 +82,7 @@ def words_of(root: bytes, previous: bytes | None) -> tuple[str, ...]:
         "",
         *_state(new),
         f"Who has to sign this change: of root {old.version} ({', '.join(h.name for h in holders_of(old))}), "
-        f"{_quorum(old)}; and of root {new.version}, as many as it says.",
+        f"{quorum(_circle(old))}; and of root {new.version}, as many as it says.",
     )
 
 
@@ -117,20 +121,33 @@ def signers_of(root: bytes, previous: bytes | None) -> tuple[str, ...]:
 
 
 def _state(root: Root) -> Iterator[str]:
-    holders = holders_of(root)
     yield "Who may sign for this commons from now on:"
-    for holder in holders:
-        yield f"  {_person(holder)}"
-        yield "      with " + ", ".join(
-            f"{family} key {keyid[:16]}" for family, keyid in zip(families(holder.keys), holder.keyids, strict=True)
-        )
-    yield f"How many: {_quorum(root)}."
+    yield from _people(_circle(root))
+    circle = targets_of(root)
+    if circle is None:
+        keyid = root.roles["targets"].keyids[0]
+        yield f"{_WHO}: ed25519 key {keyid[:16]} ALONE,"
+        yield "  on the commons' machine. That is for a trial: where others rely on it, name holders for targets."
+    elif circle == _circle(root):
+        yield f"{_WHO}: the same, in the same number."
+    else:
+        yield f"{_WHO}:"
+        yield from _people(circle)
     yield "Keys that are used without them, each by one role:"
-    for role in TOP_ROLES:
+    for role in ONLINE_ROLES:
         yield f"  {role:<9} ed25519 key {root.roles[role].keyids[0][:16]}"
     policy = root.unrecognized_fields.get(LOG_POLICY_FIELD)
     yield f"Log and witnesses: {'the policy with SHA-256 ' + str(policy) if policy else 'as each node pins them'}."
     yield f"Until: {_until(root)}."
+
+
+def _people(circle: Circle) -> Iterator[str]:
+    for holder in circle.holders:
+        yield f"  {_person(holder)}"
+        yield "      with " + ", ".join(
+            f"{family} key {keyid[:16]}" for family, keyid in zip(families(holder.keys), holder.keyids, strict=True)
+        )
+    yield f"How many: {quorum(circle)}."
 
 
 def _changes(old: Root, new: Root) -> Iterator[str]:
@@ -143,16 +160,32 @@ def _changes(old: Root, new: Root) -> Iterator[str]:
             yield f"  + joins: {_person(holder)}"
         else:
             yield from _changed_person(before[name], holder)
-    for role in TOP_ROLES:
+    for role in ONLINE_ROLES:
         (was,), (now,) = old.roles[role].keyids, new.roles[role].keyids
         if was != now:
             yield f"  * {role} has a new key: {now[:16]} for {was[:16]}"
-    if _quorum(old) != _quorum(new):
-        yield f"  * how many sign: {_quorum(new)}; it was: {_quorum(old)}"
+    yield from _changed_targets(old, new)
+    if quorum(_circle(old)) != quorum(_circle(new)):
+        yield f"  * how many sign: {quorum(_circle(new))}; it was: {quorum(_circle(old))}"
     was_policy, now_policy = (root.unrecognized_fields.get(LOG_POLICY_FIELD) for root in (old, new))
     if was_policy != now_policy:
         yield f"  * the log policy: SHA-256 {now_policy or 'none'}; it was {was_policy or 'none'}"
     yield f"  * its end: {_until(new)}; it was {_until(old)}"
+
+
+def _changed_targets(old: Root, new: Root) -> Iterator[str]:
+    """What becomes of the role targets: its one key, or the people who hold its keys."""
+    was, now = targets_of(old), targets_of(new)
+    keys = old.roles["targets"].keyids[0], new.roles["targets"].keyids[0]
+    if was is None and now is None and keys[0] != keys[1]:
+        yield f"  * targets has a new key: {keys[1][:16]} for {keys[0][:16]}"
+    elif was != now:
+        before, after = (
+            "one key alone" if circle is None
+            else f"{quorum(circle)} ({', '.join(h.name for h in circle.holders)})"
+            for circle in (was, now)
+        )  # fmt: skip
+        yield f"  * targets: {after}; it was: {before}"
 
 
 def _changed_person(was: Holder, now: Holder) -> Iterator[str]:
@@ -167,8 +200,13 @@ def _person(holder: Holder) -> str:
     return f"{holder.name}, {employer}, from {holder.since} until {holder.until}"
 
 
-def _quorum(root: Root) -> str:
-    holders, threshold = holders_of(root), root.roles[_ROOT].threshold
+def _circle(root: Root) -> Circle:
+    return Circle(holders_of(root), root.roles[_ROOT].threshold)
+
+
+def quorum(circle: Circle) -> str:
+    """How many of a circle have to sign, in words."""
+    holders, threshold = circle.holders, circle.threshold
     least = least_holders(holders, threshold)
     if not is_hybrid(holders):
         return f"{threshold} of {len(holders)} keyholders, no two of one employer"

@@ -42,7 +42,7 @@ from interlock.base.files import (
     sync_dir,
     unstamped,
 )
-from interlock.commons.holders import CeremonyRefused, demand_holders
+from interlock.commons.holders import CeremonyRefused, demand_holders, demand_targets
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
 from interlock.commons.view import MetadataRefused, Stale, View, log_policy_of, translated
@@ -122,6 +122,14 @@ def _demand_keyholders(data: bytes, previous: bytes, where: str) -> None:
         raise MetadataRefused(told, where=where, fix="try another mirror; ask a keyholder") from None
 
 
+def _demand_targets_holders(staging: Path) -> None:
+    """Raises: MetadataRefused, for targets that two of one employer signed (python-tuf has counted their keys)."""
+    try:
+        demand_targets((staging / "targets.json").read_bytes(), (staging / "root.json").read_bytes())
+    except CeremonyRefused as e:
+        raise MetadataRefused(e.what, where="targets", fix="try another mirror; ask a keyholder") from None
+
+
 @contextlib.contextmanager
 def refreshed(
     directory: Path,
@@ -194,6 +202,8 @@ def _refresh(staging: Path, held: Path, fetcher: Fetcher, bootstrap: bytes, now_
         # python-tuf reads the wall clock once, here; the time is our argument (specification 5.1: one for all).
         updater._trusted_set.reference_time = _dt.datetime.fromtimestamp(now_us / MICROSECONDS, tz=_dt.UTC)
         updater.refresh()
+        if holders:
+            _demand_targets_holders(staging)
         return View(updater, staging, held)
 
 

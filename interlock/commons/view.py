@@ -25,6 +25,7 @@ from interlock.commons.bins import bin_of, bin_versions
 from interlock.commons.layout import DELEGATIONS, LOG_POLICY_FIELD
 from interlock.commons.pack import sha256_hex
 from interlock.commons.signers import key_texts
+from interlock.commons.speakers import Speakers, former_keys
 from interlock.transparency.follow import Rollback
 
 __all__ = ["MetadataRefused", "Stale", "View", "log_policy_of", "translated"]
@@ -104,13 +105,28 @@ class View:
             return frozenset()
         return key_texts(top.keys, top.roles[role].keyids)
 
-    def signers_of(self, path: str) -> frozenset[str]:
-        """The keys of the role whose word a target is, once it was read; bins speak with their ring's keys."""
+    def speakers(self, role: str) -> Speakers:
+        """In whose word an entry of a role's may be: its keys' now, and former ones' up to where they ended.
+
+        Raises: as `target`.
+        """
+        trusted = self._updater._trusted_set
+        if role in DELEGATIONS and role not in trusted:
+            with translated("metadata"):
+                self._updater._load_targets(role, "targets")
+        signed = trusted.snapshot if role == "snapshot" else trusted.get(role)
+        return Speakers(self.keys_of(role), former_keys(signed))
+
+    def speakers_of(self, path: str) -> Speakers:
+        """In whose word the entry of a target may be, once that was read: the role's that names it.
+
+        Bins speak with their ring's keys; for `targets`, whose holders are people, the snapshot's key logs.
+        """
         top = self._updater._trusted_set.targets
         if path in top.targets or top.delegations is None:
-            return self.keys_of("targets")
+            return self.speakers("snapshot")
         roles = [role for role, _ in top.delegations.get_roles_for_target(path)]
-        return self.keys_of(next((role for role in roles if self._names(role, path)), ""))
+        return self.speakers(next((role for role in roles if self._names(role, path)), ""))
 
     def _names(self, role: str, path: str) -> bool:
         trusted = self._updater._trusted_set

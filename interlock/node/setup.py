@@ -25,19 +25,11 @@ from interlock.base.files import BadState, private_dir, replace
 from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
-from interlock.commons.ceremony import (
-    Plan,
-    assemble,
-    expiry_us,
-    finish_root,
-    new_keys,
-    plan_of,
-    request_of,
-    sign_request,
-)
+from interlock.commons.ceremony import assemble, new_keys, request_of, sign_request
 from interlock.commons.holders import LEAST_THRESHOLD, CeremonyRefused, Holder, term_of
 from interlock.commons.keyring import named_key
 from interlock.commons.publish import create_commons, is_commons, make_commons_keys
+from interlock.commons.rootplan import Plan, expiry_us, finish_root, plan_of
 from interlock.commons.signers import own_key, read_key
 from interlock.commons.transcript import demand_transcript
 from interlock.dap.shares import HpkeKey
@@ -72,6 +64,7 @@ TABLES: Final[Mapping[str, str]] = {
 }
 _HPKE_KEY: Final = "hpke.json"
 TRANSCRIPT: Final = "1.root.transcript.json"  # in HOME/ceremony
+TARGETS: Final = "1.targets.json"  # beside a root that was made elsewhere, where targets have holders
 _NO_EMPLOYERS: Final[Mapping[str, str]] = {}
 
 
@@ -127,7 +120,8 @@ def hold_ceremony(
     """Make the commons in `home` under a new root: a sealed key a holder in HOME/ceremony, and `threshold` signatures.
 
     Each holder's key is opened from its file again to sign, so a file that cannot be opened is found now.
-    `employers` says for whom a holder works; one who is not in it works for nobody.
+    `employers` says for whom a holder works; one who is not in it works for nobody. `targets` gets one key in
+    HOME/keys, as all is on one machine here anyway: a trial.
     Raises: CeremonyRefused, BadState, BadKey, NotWritable.
     """
     if is_commons(home):
@@ -159,9 +153,10 @@ def hold_ceremony(
     return Root(root.root, root.transcript, tuple(passphrases), threshold)
 
 
-def adopt_root(home: Path, data: bytes, transcript: bytes | None, now_us: int) -> Root:
+def adopt_root(home: Path, data: bytes, transcript: bytes | None, now_us: int, targets: bytes | None = None) -> Root:
     """Begin the commons in `home` under a root that keyholders made elsewhere, for the online keys that lie there.
 
+    `targets` are the first, which their holders signed with the root; None where their one key lies there too.
     Raises: CeremonyRefused, BadState, BadKey, NotWritable.
     """
     finish_root(data)
@@ -175,7 +170,7 @@ def adopt_root(home: Path, data: bytes, transcript: bytes | None, now_us: int) -
         if named_key(home / "keys" / f"{role}.key") != key.text:
             fix = "use the folder whose keys the ceremony was asked for"
             raise BadState(f"has another key of {role} than the root names", where=str(home / "keys"), fix=fix)
-    create_commons(home, data, now_us)
+    create_commons(home, data, now_us, targets)
     private_dir(home / "ceremony")
     if transcript is not None:
         replace(home / "ceremony" / TRANSCRIPT, transcript)

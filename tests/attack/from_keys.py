@@ -12,7 +12,7 @@ from tuf.api.metadata import Metadata, MetaFile, Timestamp  # type: ignore[attr-
 
 from interlock.base import canonical
 from interlock.base.keys import ed25519_of
-from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
+from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.indicators import indicator_pack
 from interlock.commons.keyring import make_next
 from interlock.commons.layout import (
@@ -26,6 +26,7 @@ from interlock.commons.layout import (
 )
 from interlock.commons.pack import Pack
 from interlock.commons.records import dump_evidence
+from interlock.commons.rootplan import plan_of
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
 from tests.attack.scene import Scene

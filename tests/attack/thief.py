@@ -28,7 +28,9 @@ class Thief:
         self.commons = commons
         self.public = shutil.copytree(base or commons.public, commons.home / name)
         self.repository = Repository(self.public)
-        self.keys: dict[str, RoleSigner] = load_keys(commons.home / "commons" / "keys", (*TOP_ROLES, *DELEGATIONS))
+        keys = commons.home / "commons" / "keys"  # that of targets is not there where people hold it
+        roles = tuple(role for role in (*TOP_ROLES, *DELEGATIONS) if (keys / f"{role}.key").exists())
+        self.keys: dict[str, RoleSigner] = load_keys(keys, roles)
 
     def shows(self, log: Path | None = None) -> Both:
         return Both(self.public, log or self.commons.log.public)

@@ -15,7 +15,7 @@ from pathlib import Path
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import DirectoryFetcher, Fetcher
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
-from interlock.commons.ceremony import Plan, assemble, expiry, request_of, sign_request
+from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.gate import Bench
 from interlock.commons.holders import Holder
 from interlock.commons.journal import Loose
@@ -28,6 +28,7 @@ from interlock.commons.publish import Publisher, create_commons, make_commons_ke
 from interlock.commons.records import Promotion, Review
 from interlock.commons.repository import Repository
 from interlock.commons.reviewers import Reviewer, Reviewers
+from interlock.commons.rootplan import Plan, expiry
 from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.steps import Begun, Published
 from interlock.commons.subscribe import Subscriber

@@ -11,8 +11,9 @@ import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.keys import ARGON2_MEMORY
-from interlock.commons.ceremony import new_keys, plan_of
+from interlock.commons.ceremony import new_keys
 from interlock.commons.pack import sha256_hex
+from interlock.commons.rootplan import plan_of
 from interlock.commons.signers import open_key
 from interlock.node.cli import mesh_ceremony, mesh_keys
 from interlock.node.cli.main import main
@@ -55,8 +56,7 @@ class Circle:
 
     def asks(self, *names: str, out: str = "request.json", more: tuple[object, ...] = ()) -> int:
         cards = [word for name in names for word in ("--holder", self.card(name))]
-        where = ["--dir", self.commons] if "--previous" not in more else []
-        return run("ceremony", "request", *where, *cards, "--out", self.stick / out, *more)
+        return run("ceremony", "request", "--dir", self.commons, *cards, "--out", self.stick / out, *more)
 
     def signs(self, name: str, *more: object, request: str = "request.json") -> int:
         words = ["--passphrase-file", self.phrase, *self.keys(name), *more]
@@ -67,6 +67,11 @@ class Circle:
 
     def root(self, version: int = 1) -> Path:
         return self.stick / f"{version}.root.json"
+
+    def begins(self) -> int:
+        """The commons is made under the first root."""
+        words = ("--dir", self.commons, "--root", self.root(), "--log-url", "http://127.0.0.1:1")
+        return run("setup", "--role", "commons", *words)
 
 
 def run(*words: object) -> int:
@@ -239,6 +244,7 @@ def rooted(circle: Circle) -> Circle:
     circle.signs("ada")
     circle.signs("ben")
     circle.assembles()
+    assert circle.begins() == EXIT_OK
     return circle
 
 
@@ -335,14 +341,12 @@ def test_a_stick_that_keeps_no_modes_may_carry_a_sealed_key_and_no_other(circle:
     for name in ("ada", "ben"):
         (circle.folder / name / f"{name}.ed25519.key").chmod(0o755)
     assert circle.signs("ada") == EXIT_OK
-    online = circle.commons / "keys" / "targets.key"
+    online = circle.commons / "keys" / "snapshot.key"
     online.chmod(0o644)
     assert circle.asks("ada", "ben", out="again.json") == EXIT_USAGE
 
 
 def test_a_new_snapshot_key_is_made_and_asked_for(rooted: Circle, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--dir", rooted.commons, "--root", rooted.root(), "--log-url", "http://127.0.0.1:1")
-    assert main(["mesh", "setup", "--role", "commons", *map(str, words)]) == EXIT_OK
     assert run("keys", "rotate", "snapshot", "--dir", rooted.commons) == EXIT_USAGE  # nowhere to ask
     out = rooted.stick / "2.json"
     assert run("keys", "rotate", "snapshot", "--dir", rooted.commons, "--out", out) == EXIT_OK
@@ -356,8 +360,6 @@ def test_a_new_snapshot_key_is_made_and_asked_for(rooted: Circle, capsys: pytest
 
 
 def test_keys_are_listed_with_their_holders_and_terms(rooted: Circle, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--dir", rooted.commons, "--root", rooted.root(), "--log-url", "http://127.0.0.1:1")
-    main(["mesh", "setup", "--role", "commons", *map(str, words)])
     capsys.readouterr()
     assert run("keys", "list", "--dir", rooted.commons, "--json") == EXIT_OK
     listed = json.loads(capsys.readouterr().out)["keys"]

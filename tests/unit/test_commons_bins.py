@@ -18,6 +18,7 @@ from interlock.commons.layout import DELEGATIONS, pack_path
 from interlock.commons.logged import LogFetcher
 from interlock.commons.repository import Repository
 from interlock.commons.signers import RoleSigner, load_keys
+from interlock.commons.speakers import Speakers
 from interlock.commons.updater import refreshed
 from tests.unit.commons_world import World, pack, world
 
@@ -87,7 +88,7 @@ def test_a_mirror_copies_every_bin_and_can_be_followed(commons: World) -> None:
 def test_a_path_that_no_bin_has_is_not_there(commons: World, tmp_path: Path) -> None:
     now = commons.clock.now_us()
     with refreshed(tmp_path / "tuf", DirectoryFetcher(commons.public), bootstrap=commons.root, now_us=now) as view:
-        assert view.signers_of(pack_path("stable", "team", 9)) == frozenset()
+        assert view.speakers_of(pack_path("stable", "team", 9)) == Speakers(frozenset())
         with pytest.raises(NotFound):
             view.target(pack_path("stable", "team", 9), 1 << 20)
 

@@ -15,19 +15,7 @@ from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
 
 from interlock.base.clock import ManualClock
 from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, MlDsaSigner, load_key
-from interlock.commons.ceremony import (
-    Assembled,
-    Plan,
-    Request,
-    assemble,
-    expiry_us,
-    finish_root,
-    new_keys,
-    parse_request,
-    plan_of,
-    request_of,
-    sign_request,
-)
+from interlock.commons.ceremony import Assembled, Request, assemble, new_keys, parse_request, request_of, sign_request
 from interlock.commons.holders import (
     CeremonyRefused,
     Holder,
@@ -41,6 +29,7 @@ from interlock.commons.holders import (
 )
 from interlock.commons.layout import TOP_ROLES
 from interlock.commons.pack import sha256_hex
+from interlock.commons.rootplan import Plan, expiry_us, finish_root, plan_of
 from interlock.commons.signers import tuf_key, tuf_signature
 from interlock.commons.transcript import aloud, demand_transcript, signers_of, words_of
 from tests.unit.commons_world import HOLDERS, Counter, seed
@@ -157,7 +146,7 @@ def test_a_half_written_signature_is_said_to_be_one(size: int) -> None:
 
 
 def test_a_newer_signature_s_format_is_refused_in_one_line() -> None:
-    body = json.loads(signed(first(), "ada")[0][1]) | {"v": 2}
+    body = json.loads(signed(first(), "ada")[0][1]) | {"v": 3}
     with pytest.raises(Exception, match="upgrade interlock"):
         assemble(first(), [("x", json.dumps(body).encode())], NOW)
 

@@ -168,7 +168,7 @@ def test_a_node_takes_the_list_with_its_update_and_keeps_it(commons: World) -> N
     member.update()
     assert known_operators(commons.home / "node") is None
     done = commons.publisher.publish_operators(APART)
-    assert (done.entry.type, done.entry.by) == ("operators", _targets_key(commons))
+    assert (done.entry.type, done.entry.by) == ("operators", _snapshot_key(commons))
     member.update()
     assert known_operators(commons.home / "node") == APART
     later = dataclasses.replace(APART, version=2, operators=APART.operators[:2])
@@ -198,6 +198,6 @@ def test_a_list_whose_log_entry_is_of_another_type_is_refused(commons: World, mo
     assert known_operators(commons.home / "node") is None
 
 
-def _targets_key(commons: World) -> str:
-    named: str = json.loads((commons.home / "commons" / "keys" / "targets.key").read_text())["public"]
+def _snapshot_key(commons: World) -> str:
+    named: str = json.loads((commons.home / "commons" / "keys" / "snapshot.key").read_text())["public"]
     return named

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from interlock.base import canonical
 from interlock.base.errors import InterlockError
-from interlock.commons.ceremony import finish_root
 from interlock.commons.channel import dump_channel, parse_channel
 from interlock.commons.consent import read_consents
 from interlock.commons.grants import Grant, Grants, dump_grants, parse_grants
@@ -20,6 +19,7 @@ from interlock.commons.indicators import build_catalog, parse_catalog
 from interlock.commons.journal import STEPS, Item, Journal, Loose, dump_journal, parse_journal
 from interlock.commons.live import Live, LiveRow, dump_live, parse_live
 from interlock.commons.pack import parse_pack
+from interlock.commons.rootplan import finish_root
 from tests.unit.commons_world import pack
 from tests.unit.log_entries import pack_entry
 

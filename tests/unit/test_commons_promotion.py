@@ -36,6 +36,7 @@ from interlock.commons.records import (
 from interlock.commons.reviewers import Reviewer, Reviewers, parse_reviewers
 from interlock.commons.revocation import BadRevocation, withdrawn_rows
 from interlock.commons.signers import load_keys
+from interlock.commons.speakers import Speakers
 from interlock.commons.steps import Begun
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.policy import Checked
@@ -75,7 +76,7 @@ def evidence(commons: World, of: Pack) -> tuple[Evidence, ...]:
 
 
 def demand(commons: World, of: Pack, rows: tuple[Evidence, ...], listed: Reviewers = REVIEWERS) -> tuple[str, ...]:
-    keys = frozenset({ring_key(commons).verifier.text})
+    keys = Speakers(frozenset({ring_key(commons).verifier.text}))
 
     def check(entry: bytes, proof: bytes) -> Checked:
         return parse_proof(proof).verify(entry, commons.policy)

@@ -408,7 +408,7 @@ def test_a_journal_reads_back_as_it_was_written() -> None:
 
 def test_a_journal_of_an_early_interlock_is_not_called_damaged() -> None:
     with pytest.raises(BadState, match="early interlock") as caught:
-        parse_journal(dump_journal(_journal()).replace(b'"v": 2', b'"v": 1'), where="journal.json")
+        parse_journal(dump_journal(_journal()).replace(b'"v": 3', b'"v": 1'), where="journal.json")
     assert "new commons" in caught.value.fix
 
 

@@ -14,12 +14,13 @@ from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier, dump_key
 from interlock.commons import keyring, repository, steps
-from interlock.commons.ceremony import Assembled, Plan, assemble, plan_of, request_of, sign_request
+from interlock.commons.ceremony import Assembled, assemble, request_of, sign_request
 from interlock.commons.holders import CeremonyRefused
 from interlock.commons.keyring import make_next, named_key
 from interlock.commons.layout import TOP_ROLES
 from interlock.commons.live import read_live
 from interlock.commons.pack import sha256_hex
+from interlock.commons.rootplan import Plan, plan_of
 from interlock.commons.transcript import transcript_of
 from interlock.transparency.entry import known_entry
 from tests.unit.commons_world import World, log_policy, pack, seed, world

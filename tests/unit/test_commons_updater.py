@@ -15,9 +15,10 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound, Unreachable
 from interlock.base.files import BadState, Locked, NewerFormat, NotWritable
 from interlock.commons import updater
-from interlock.commons.ceremony import Plan, plan_of, request_of
+from interlock.commons.ceremony import request_of
 from interlock.commons.layout import TOP_ROLES, channel_path
 from interlock.commons.repository import Repository
+from interlock.commons.rootplan import Plan, plan_of
 from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.updater import MetadataRefused, View, refreshed
 from tests.unit.commons_world import World, pack, plan, root_by, seed, world

@@ -9,49 +9,49 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
+from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, read_bounded
 from interlock.base.files import replace as replace_file
-from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, MlDsaSigner, verifier_of
+from interlock.base.keys import Ed25519Signer, MlDsaSigner
 from interlock.commons.ceremony import (
     MAX_REQUEST,
     MAX_SIGNATURE,
-    Plan,
+    Assembled,
     Request,
     assemble,
-    finish_root,
     parse_request,
-    plan_of,
     request_of,
+    request_targets,
     sign_request,
-    signature_of,
+    signatures_of,
 )
 from interlock.commons.holders import (
+    MAX_TARGETS,
     CeremonyRefused,
-    Holder,
-    default_threshold,
     demand_holders,
+    demand_targets,
     families,
-    is_hybrid,
-    parse_card,
     read_root,
+    read_targets,
 )
-from interlock.commons.layout import MAX_ROOT, TOP_ROLES
+from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
-from interlock.commons.signers import NEXT, open_key, read_key
+from interlock.commons.rootplan import finish_root
+from interlock.commons.signers import open_key
 from interlock.commons.transcript import MAX_TRANSCRIPT, aloud, demand_transcript, signers_of, words_of
+from interlock.commons.waiting import draft_of
+from interlock.node.cli.mesh_ceremony_plan import draft_for, ends_us, planned
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import serve_config
 from interlock.node.wiring.commons import publisher_of
-from interlock.transparency.policy import parse_policy
 
 __all__ = [
     "assemble_root",
@@ -66,7 +66,6 @@ __all__ = [
 ]
 
 _LIMIT: Final = 1 << 20
-_DAY_US: Final = 86_400 * MICROSECONDS
 _REQUEST: Final = "request.json"
 
 
@@ -81,19 +80,42 @@ class _Checked:
     transcript: str
 
 
+@dataclass(frozen=True)
+class _Signed:
+    """What `verify` says of targets."""
+
+    version: int
+    sha256: str
+    signed_by: tuple[str, ...]
+
+
 def request(args: argparse.Namespace) -> int:
-    """Write the request for a root, and say in words what keyholders are asked to sign."""
+    """Write the request for a root, for targets or for both, and say in words what keyholders are asked to sign."""
     now_us = SystemClock().now_us()
+    if args.targets:
+        return _request_targets(args, now_us)
     previous = _previous(args)
-    plan = _planned(args, previous, now_us)
-    return write_request(request_of(plan, previous, now_us), Path(args.out))
+    plan = planned(args, previous, now_us)
+    return write_request(request_of(plan, previous, now_us, draft_for(args, plan, previous)), Path(args.out))
+
+
+def _request_targets(args: argparse.Namespace, now_us: int) -> int:
+    """Ask the holders of targets for what waits for them, or only for a later end of what they signed."""
+    changes = (args.holder, args.remove, args.online, args.log_policy, args.targets_holder, args.targets_remove)
+    if args.dir is None or any(changes):
+        raise BadInput("goes with --dir, --days and --out only", where="--targets", fix="change the root without it")
+    root = newest_root(Path(args.dir))
+    if root is None:
+        raise BadState("has no root yet", where=args.dir, fix="leave --targets away")
+    return write_request(request_targets(root, draft_of(Path(args.dir), ends_us(args, now_us), {})), Path(args.out))
 
 
 def sign(args: argparse.Namespace) -> int:
     """Show what is asked for once more, and sign it with this keyholder's keys."""
     path = Path(args.request)
     asked = read_request(path)
-    if args.previous is not None and read_bounded(Path(args.previous), MAX_ROOT) != asked.previous:
+    trusted = asked.previous if "root" in asked.payloads else asked.root
+    if args.previous is not None and read_bounded(Path(args.previous), MAX_ROOT) != trusted:
         raise CeremonyRefused("changes another root than the one that you trust", where=str(path), fix="do not sign it")
     _show(asked)
     _demand_heard(args.digest, asked)
@@ -115,50 +137,93 @@ def assemble_root(args: argparse.Namespace) -> int:
         raise BadInput("has no signature files beside it", where=str(path), fix="name them, or let keyholders sign")
     files = [(str(name), read_bounded(name, MAX_SIGNATURE)) for name in names]
     done = assemble(asked, files, SystemClock().now_us())
-    version = read_root(done.root, "root").signed.version
-    root, transcript = out / f"{version}.root.json", out / f"{version}.root.transcript.json"
-    if root.exists() and read_bounded(root, MAX_ROOT) != done.root:
-        fix = "use it, or take it away if nobody has it yet: two files of one version would both be good"
-        raise BadInput("is there already, with other signatures", where=str(root), fix=fix)
     out.mkdir(parents=True, exist_ok=True)
-    write_for_others(transcript, done.transcript)
-    write_for_others(root, done.root)
-    print(f"root {version} is signed by {', '.join(signers_of(done.root, asked.previous))}")
-    print(f"root:        {root}  sha256 {sha256_hex(done.root)}")
-    print(f"transcript:  {transcript}  sha256 {sha256_hex(done.transcript)}")
-    print(f"bring it into force with: interlock mesh ceremony install {root} --dir COMMONS")
+    written = [*_write_root(out, done, asked.previous), *_write_targets(out, done)]
+    print(f"bring it into force with: interlock mesh ceremony install {' '.join(map(str, written))} --dir COMMONS")
     return EXIT_OK
 
 
+def _write_root(out: Path, done: Assembled, previous: bytes | None) -> list[Path]:
+    if not done.transcript:
+        return []
+    version = read_root(done.root, "root").signed.version
+    root, transcript = out / f"{version}.root.json", out / f"{version}.root.transcript.json"
+    _demand_same(root, done.root)
+    write_for_others(transcript, done.transcript)
+    write_for_others(root, done.root)
+    print(f"root {version} is signed by {', '.join(signers_of(done.root, previous))}")
+    print(f"root:        {root}  sha256 {sha256_hex(done.root)}")
+    print(f"transcript:  {transcript}  sha256 {sha256_hex(done.transcript)}")
+    return [root]
+
+
+def _write_targets(out: Path, done: Assembled) -> list[Path]:
+    if done.targets is None:
+        return []
+    version = read_targets(done.targets, "targets").signed.version
+    path = out / f"{version}.targets.json"
+    _demand_same(path, done.targets)
+    write_for_others(path, done.targets)
+    print(f"targets {version} are signed by {', '.join(demand_targets(done.targets, done.root))}")
+    print(f"targets:     {path}  sha256 {sha256_hex(done.targets)}")
+    return [path]
+
+
+def _demand_same(path: Path, data: bytes) -> None:
+    """Raises: BadInput, where a file with other signatures is there."""
+    if path.exists() and read_bounded(path, MAX_TARGETS) != data:
+        fix = "use it, or take it away if nobody has it yet: two files of one version would both be good"
+        raise BadInput("is there already, with other signatures", where=str(path), fix=fix)
+
+
 def verify(args: argparse.Namespace) -> int:
-    """Check a root, or a chain of roots, each with the transcript that lies beside it; and say who signed."""
-    roots = sorted(((Path(name), read_bounded(Path(name), MAX_ROOT)) for name in args.root), key=_version)
+    """Check a root, or a chain of roots, each with the transcript that lies beside it, and targets; say who signed."""
+    given = [(Path(name), read_bounded(Path(name), MAX_TARGETS)) for name in args.root]
+    roots = sorted((row for row in given if not _is_targets(row[1])), key=_version)
+    if not roots:
+        raise BadInput("is needed: who may sign targets stands in it", where="a root")
     rows, before = [], None
     for path, data in roots:
         rows.append(_verified(path, data, before))
         before = data
+    signed = [_verified_targets(*row, root=roots[-1][1]) for row in given if _is_targets(row[1])]
     if args.json:
-        print(json.dumps({"roots": [asdict(row) for row in rows]}, indent=1))
+        shown = {"roots": [asdict(row) for row in rows], "targets": [asdict(row) for row in signed]}
+        print(json.dumps(shown, indent=1))
         return EXIT_OK
     for row in rows:
         print(f"root {row.version}  sha256 {row.sha256}")
         print(f"  {row.follows}; signed by {', '.join(row.signed_by)}; {row.transcript}")
+    for one in signed:
+        whom = ", ".join(one.signed_by) or "one key on the commons' machine, which is for a trial"
+        print(f"targets {one.version}  sha256 {one.sha256}\n  signed by {whom}")
     print()
     print("\n".join(words_of(roots[-1][1], roots[-2][1] if len(roots) > 1 else None)))
     return EXIT_OK
 
 
 def install(args: argparse.Namespace) -> int:
-    """Log a root's ceremony, bring the root into force in the commons of --dir, and sign anew what it asks for."""
-    path = Path(args.root)
-    root = read_bounded(path, MAX_ROOT)
+    """Bring a root into force in the commons of --dir, with its ceremony logged, or targets, or both."""
+    given = [(Path(name), read_bounded(Path(name), MAX_TARGETS)) for name in args.root]
+    targets = [data for _, data in given if _is_targets(data)]
+    roots = [row for row in given if not _is_targets(row[1])]
+    if len(roots) > 1 or len(targets) > 1:
+        raise BadInput("takes one root, one file of targets, or one of each", where="install")
+    publisher = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock())
+    if not roots:
+        done = publisher.install_targets(targets[0])
+        version = read_targets(targets[0], "targets").signed.version
+        print(f"targets {version} are in force, sha256 {sha256_hex(targets[0])}, in snapshot {done.snapshot_version}")
+        return EXIT_OK
+    ((path, root),) = roots
     version = read_root(root, str(path)).signed.version
     beside = path.with_name(f"{version}.root.transcript.json") if args.transcript is None else Path(args.transcript)
+    transcript = read_bounded(beside, MAX_TRANSCRIPT)
     policy = None if args.log_policy is None else read_bounded(Path(args.log_policy), _LIMIT)
-    publisher = publisher_of(serve_config(serve_settings(args), args.dir), SystemClock())
-    done = publisher.install_root(root, read_bounded(beside, MAX_TRANSCRIPT), log_policy=policy)
-    print(f"root {done.version} is in force, sha256 {sha256_hex(root)}")
-    print(f"its ceremony: record {done.entry.sha256}, log index {done.log_index}, at {rfc3339(done.entry.at)}")
+    installed = publisher.install_root(root, transcript, log_policy=policy, targets=targets[0] if targets else None)
+    print(f"root {installed.version} is in force, sha256 {sha256_hex(root)}")
+    print(f"its ceremony: record {installed.entry.sha256}, log index {installed.log_index}, at "
+          f"{rfc3339(installed.entry.at)}")  # fmt: skip
     return EXIT_OK
 
 
@@ -197,65 +262,6 @@ def _previous(args: argparse.Namespace) -> bytes | None:
     if args.previous is not None:
         return read_bounded(Path(args.previous), MAX_ROOT)
     return None if args.dir is None else newest_root(Path(args.dir))
-
-
-def _planned(args: argparse.Namespace, previous: bytes | None, now_us: int) -> Plan:
-    """What the new root is to say: the old one's plan with what the arguments change."""
-    before = None if previous is None else plan_of(previous)
-    cards = [parse_card(read_bounded(Path(name), _LIMIT), where=name) for name in args.holder]
-    holders = _circle(before.holders if before else (), cards, args.remove)
-    online = {**(before.online if before else {}), **_online(args)}
-    missing = [role for role in TOP_ROLES if role not in online]
-    if missing:
-        fix = "give --dir with the commons' folder, or --online ROLE=KEY"
-        raise BadInput(f"has no key for {', '.join(missing)}", where="the first root", fix=fix)
-    policy = before.log_policy if before else ""
-    if args.log_policy is not None:
-        data = read_bounded(Path(args.log_policy), _LIMIT)
-        parse_policy(data)
-        policy = sha256_hex(data)
-    ends = (now_us // MICROSECONDS) * MICROSECONDS + args.days * _DAY_US
-    return Plan(holders, online, _threshold(args.threshold, before, holders), ends, policy)
-
-
-def _circle(before: Sequence[Holder], joining: Sequence[Holder], leaving: Sequence[str]) -> tuple[Holder, ...]:
-    """The keyholders from now on; a card of somebody who is one already stands in her old card's place."""
-    names = [holder.name for holder in before]
-    for name in leaving:
-        if name not in names:
-            raise BadInput("is no keyholder of the root before", where=f"--remove {name}")
-    cards = {holder.name: holder for holder in joining}
-    if len(cards) != len(joining):
-        raise BadInput("names one keyholder twice", where="--holder")
-    stay = [cards.pop(holder.name, holder) for holder in before if holder.name not in leaving]
-    return (*stay, *cards.values())
-
-
-def _threshold(asked: int | None, before: Plan | None, holders: Sequence[Holder]) -> int:
-    if asked is not None:
-        return asked
-    same = before is not None and (len(before.holders), is_hybrid(before.holders)) == (len(holders), is_hybrid(holders))
-    return before.threshold if before is not None and same else default_threshold(holders)
-
-
-def _online(args: argparse.Namespace) -> dict[str, Ed25519Verifier]:
-    """Online keys that the arguments name: key files of a commons' folder, where a next key goes before, and texts."""
-    found: dict[str, Ed25519Verifier] = {}
-    for role in TOP_ROLES if args.dir is not None else ():
-        path = Path(args.dir) / "keys" / f"{role}.key"
-        for file in (path.with_name(path.name + NEXT), path):
-            if file.exists():
-                found[role] = read_key(file).verifier
-                break
-    for text in args.online:
-        role, _, key = text.partition("=")
-        if role not in TOP_ROLES:
-            raise BadInput(f"names no role of {', '.join(TOP_ROLES)}", where=f"--online {text[:40]}")
-        verifier = verifier_of(key)
-        if not isinstance(verifier, Ed25519Verifier):
-            raise BadKey("has to be an Ed25519 key", where=f"--online {role}")
-        found[role] = verifier
-    return found
 
 
 def _show(asked: Request) -> None:
@@ -300,7 +306,7 @@ def _signed(asked: Request, key: Path, passphrase: Callable[[Path], bytes], out:
 
 def _is_whole(asked: Request, file: Path) -> bool:
     try:
-        signature_of(asked, str(file), read_bounded(file, MAX_SIGNATURE))
+        signatures_of(asked, str(file), read_bounded(file, MAX_SIGNATURE))
     except (CeremonyRefused, BadState):
         return False
     return True
@@ -330,6 +336,21 @@ def _verified(path: Path, data: bytes, before: bytes | None) -> _Checked:
             demand_transcript(read_bounded(beside, MAX_TRANSCRIPT), data, before)
             transcript = "its transcript is right"
     return _Checked(version, sha256_hex(data), follows, signers_of(data, before), transcript)
+
+
+def _is_targets(data: bytes) -> bool:
+    try:
+        read_targets(data, "targets")
+    except CeremonyRefused:
+        return False
+    return True
+
+
+def _verified_targets(path: Path, data: bytes, *, root: bytes) -> _Signed:
+    """Check targets by the root that names their holders. Raises: CeremonyRefused, which names the file."""
+    with _where(path):
+        names = demand_targets(data, root)
+    return _Signed(read_targets(data, str(path)).signed.version, sha256_hex(data), names)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,9 @@ an example, with a stick that goes from hand to hand:
   interlock mesh ceremony assemble /stick/request.json
   interlock mesh ceremony install /stick/2.root.json --dir commons
 
+what waits for the holders of targets, such as a removal, goes the same way:
+  interlock mesh ceremony request --targets --dir commons --out /stick
+
 Each keyholder reads the words and the digest that `sign` shows, and compares the digest with the others by voice.
 """
 _KEYS_EXAMPLE: Final = """\
@@ -40,7 +43,10 @@ an example of FILE:
 def register(group: Commands) -> None:
     """Add `ceremony`, `keys` and `operators` with their commands."""
     ceremony = _group(
-        group, "ceremony", "make or change a commons' root, with keyholders who sign apart", _CEREMONY_EXAMPLE
+        group,
+        "ceremony",
+        "make or change a root, or what targets say, with keyholders who sign apart",
+        _CEREMONY_EXAMPLE,
     )
     _request(ceremony)
     _sign(ceremony)
@@ -92,9 +98,23 @@ def _request(group: Commands) -> None:
         metavar="N",
         help="signatures that a root needs (default: as before; else a majority, also where a family is broken)",
     )
-    request.add_argument("--days", type=int, default=365, metavar="N", help="the root's life (default: %(default)s)")
+    _request_of_targets(request)
+    request.add_argument(
+        "--days", type=int, default=365, metavar="N", help="the life of what is signed (default: %(default)s)"
+    )
     request.add_argument("--log-policy", metavar="FILE", help="the log policy that the root names by its digest")
     request.add_argument("--out", metavar="FILE|DIR", required=True, help="where the request goes")
+
+
+def _request_of_targets(request: argparse.ArgumentParser) -> None:
+    told = "ask for no root: for what waits for the holders of targets, or only a later end"
+    request.add_argument("--targets", action="store_true", help=told)
+    told = "who holds keys of targets, where these are not the root's keyholders; may be repeated"
+    request.add_argument("--targets-holder", action="append", default=[], metavar="CARD", help=told)
+    told = "who holds none of them any more; may be repeated"
+    request.add_argument("--targets-remove", action="append", default=[], metavar="NAME", help=told)
+    told = "signatures that targets need (default: as before; else as for a root)"
+    request.add_argument("--targets-threshold", type=int, metavar="N", help=told)
 
 
 def _sign(group: Commands) -> None:
@@ -112,17 +132,21 @@ def _sign(group: Commands) -> None:
 
 
 def _assemble(group: Commands) -> None:
-    assemble = _add(group, "assemble", _CEREMONY, "assemble_root", "put the signatures together to a root")
+    assemble = _add(
+        group, "assemble", _CEREMONY, "assemble_root", "put the signatures together to a root, to targets or to both"
+    )
     assemble.add_argument("request", metavar="REQUEST")
     assemble.add_argument(
         "signature", metavar="FILE", nargs="*", help="signature files (default: those of this request beside it)"
     )
-    assemble.add_argument("--out", metavar="DIR", help="where root and transcript go (default: beside the request)")
-    verify = _add(group, "verify", _CEREMONY, "verify", "check a root, or a chain of roots, and say who signed")
-    verify.add_argument("root", metavar="ROOT", nargs="+")
+    assemble.add_argument("--out", metavar="DIR", help="where they go (default: beside the request)")
+    verify = _add(
+        group, "verify", _CEREMONY, "verify", "check a chain of roots, and targets under it, and say who signed"
+    )
+    verify.add_argument("root", metavar="FILE", nargs="+", help="roots, and targets")
     verify.add_argument("--json", action="store_true", help="one JSON object")
-    install = _add(group, "install", _CEREMONY, "install", "log a ceremony, and bring its root into force in a commons")
-    install.add_argument("root", metavar="ROOT")
+    install = _add(group, "install", _CEREMONY, "install", "bring a root, or targets, into force in a commons")
+    install.add_argument("root", metavar="FILE", nargs="+", help="a root, whose ceremony is logged; targets; or both")
     install.add_argument("--dir", metavar="DIR", help="the commons' folder")
     install.add_argument("--config", metavar="FILE", help="the configuration file")
     install.add_argument("--transcript", metavar="FILE", help="its transcript (default: the one beside it)")
@@ -134,6 +158,8 @@ def _create(group: Commands) -> None:
     whose = create.add_mutually_exclusive_group(required=True)
     whose.add_argument("--holder", metavar="NAME", help="a keyholder of the root")
     whose.add_argument("--dir", metavar="DIR", help="the folder of a commons, before its first root")
+    told = "with --dir, a key of targets too: whoever has it decides alone, so only for a trial"
+    create.add_argument("--one-targets-key", action="store_true", help=told)
     create.add_argument("--employer", metavar="NAME", default="", help="for whom the keyholder works (default: nobody)")
     create.add_argument("--hybrid", action="store_true", help="an ML-DSA-65 key beside the Ed25519 key")
     create.add_argument("--out", metavar="DIR", help="where the keyholder's keys and card go")
@@ -151,7 +177,9 @@ def _list(group: Commands) -> None:
 def _rotate(group: Commands) -> None:
     rotate = _add(group, "rotate", _KEYS, "rotate", "put a new key in an old one's place")
     rotate.add_argument(
-        "role", metavar="ROLE", help="targets, snapshot, timestamp, a ring's or other delegated role; log; witness"
+        "role",
+        metavar="ROLE",
+        help="snapshot, timestamp, a ring's or other delegated role; log; witness; targets' one key",
     )
     rotate.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
     rotate.add_argument(

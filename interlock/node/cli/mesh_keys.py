@@ -15,11 +15,11 @@ from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState, private_dir, replace
 from interlock.base.keys import Ed25519Verifier, verifier_of
 from interlock.base.settings import read_settings
-from interlock.commons.ceremony import expiry_us, new_keys, plan_of, request_of
+from interlock.commons.ceremony import new_keys, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
 from interlock.commons.keyring import KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
-from interlock.commons.layout import DELEGATIONS, TOP_ROLES
-from interlock.commons.rings import RINGS
+from interlock.commons.layout import DELEGATIONS, ONLINE_ROLES, TOP_ROLES
+from interlock.commons.rootplan import expiry_us, plan_of
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
 from interlock.node.cli.mesh_roles import serve_settings
@@ -38,7 +38,7 @@ _CARD: Final = "holder.json"
 def create(args: argparse.Namespace) -> int:
     """Make a keyholder's sealed keys and her card; or the online keys of a commons that is to be."""
     if args.dir is not None:
-        return _create_online(Path(args.dir), args.passphrase_file)
+        return _create_online(Path(args.dir), args.passphrase_file, targets=args.one_targets_key)
     if args.out is None:
         raise BadInput("is needed for a keyholder", where="--out DIR")
     name, out = keyholder_name(args.holder), Path(args.out)
@@ -112,14 +112,17 @@ def rotate(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _create_online(directory: Path, passphrase_file: str | None) -> int:
+def _create_online(directory: Path, passphrase_file: str | None, *, targets: bool) -> int:
     if newest_root(directory) is not None:
         raise BadState("is a commons already", where=str(directory), fix="use interlock mesh keys rotate")
     passphrase = None if passphrase_file is None else passphrase_in(Path(passphrase_file))
     private_dir(directory)
-    signers = make_keys(directory / "keys", (*TOP_ROLES, *DELEGATIONS), os.urandom, passphrase)
-    for role, signer in signers.items():
+    roles = (*(TOP_ROLES if targets else ONLINE_ROLES), *DELEGATIONS)
+    for role, signer in make_keys(directory / "keys", roles, os.urandom, passphrase).items():
         print(f"{role:<10} {signer.verifier.text}")
+    print(
+        "targets: one key, here, which is for a trial" if targets else "targets: whom the ceremony names hold its keys"
+    )
     return EXIT_OK
 
 
@@ -130,11 +133,14 @@ def _rotate_top(directory: Path, args: argparse.Namespace, file: Path, passphras
         raise BadState("has no root yet", where=str(directory))
     if args.out is None:
         raise BadInput("is needed: the root names this key, so its keyholders have to sign", where="--out FILE|DIR")
+    plan = plan_of(root)
+    if args.role not in plan.online:
+        fix = "interlock mesh ceremony request --targets-holder CARD, with her new card"
+        raise BadInput("has holders, each with keys of her own", where=args.role, fix=fix)
     key = verifier_of(make_next(file, os.urandom, passphrase))
     if not isinstance(key, Ed25519Verifier):
         raise BadState("is no Ed25519 key", where=str(file))
     now_us = SystemClock().now_us()
-    plan = plan_of(root)
     plan = dataclasses.replace(plan, online={**plan.online, args.role: key}, expires_us=expiry_us("root", now_us))
     return write_request(request_of(plan, root, now_us), Path(args.out))
 
@@ -145,8 +151,7 @@ def _rotate_delegated(args: argparse.Namespace, file: Path, passphrase: bytes | 
     done = publisher.rotate(args.role, make_next(file, os.urandom, passphrase))
     print(f"the key of {args.role} is now {named_key(file)}; the old one lies in {file.parent / 'retired'}")
     print(f"snapshot {done.snapshot_version}, timestamp {done.timestamp_version}")
-    if args.role in RINGS:
-        print(f"a node that is new takes no pack that the old key logged in {args.role}: bring out the next versions")
+    print("what the old key logged before counts as it did; nothing that is logged with it from now on does")
     return EXIT_OK
 
 

@@ -19,7 +19,7 @@ from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, private_dir, read_bounded, replace
 from interlock.base.settings import read_settings
-from interlock.commons.holders import LEAST_THRESHOLD
+from interlock.commons.holders import LEAST_THRESHOLD, MAX_TARGETS
 from interlock.commons.layout import LOG_PREFIX
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import PINS, init_node, read_pins
@@ -31,6 +31,7 @@ from interlock.node.cli.mesh_roles_args import GIVEN
 from interlock.node.config import CONFIG, LOG_POLICY, demand_place, named_places
 from interlock.node.setup import (
     TABLES,
+    TARGETS,
     TRANSCRIPT,
     adopt_root,
     hold_ceremony,
@@ -273,13 +274,16 @@ def _make_commons(args: argparse.Namespace, directory: Path, passphrases: dict[s
         f"root signed by {root.threshold} of {len(root.holders)} holders; sealed keys: {directory / 'ceremony'}",
         f"root sha256 (give it to members): {sha256_hex(root.data)}",
         f"put the log's token into {directory / 'log-token'} (0600) to publish",
+        "targets: one key, here, which takes granted rules out of force alone: a trial, not for others to rely on",
     ]
 
 
 def _adopt_commons(path: Path, directory: Path, now_us: int) -> list[str]:
     beside = path.with_name(TRANSCRIPT)
     transcript = read_bounded(beside, MAX_TRANSCRIPT) if beside.exists() else None
-    root = adopt_root(directory, read_bounded(path, _LIMIT), transcript, now_us)
+    first = path.with_name(TARGETS)
+    targets = read_bounded(first, MAX_TARGETS) if first.exists() else None
+    root = adopt_root(directory, read_bounded(path, _LIMIT), transcript, now_us, targets)
     return [
         f"root of {', '.join(root.holders)}, {root.threshold} signatures each time",
         f"root sha256 (give it to members): {sha256_hex(root.data)}",

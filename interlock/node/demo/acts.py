@@ -19,7 +19,7 @@ from interlock.base.clock import MICROSECONDS
 from interlock.base.files import read_bounded
 from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
-from interlock.commons.ceremony import assemble, plan_of, request_of, sign_request
+from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.consensus import agreed
 from interlock.commons.enrolment import demand_honest_count
 from interlock.commons.gate import Bench
@@ -28,6 +28,7 @@ from interlock.commons.indicators import Catalog, build_catalog, indicator_pack
 from interlock.commons.live import read_live
 from interlock.commons.pack import Pack, pack_from_policy, sha256_hex
 from interlock.commons.publish import Published
+from interlock.commons.rootplan import plan_of
 from interlock.dap.collector import Collected, Collector
 from interlock.dap.drafts import Role
 from interlock.dap.messages import Interval, Report
