@@ -39,13 +39,14 @@ def install(
     a bad one leaves the last good policy. `sink` keeps the receipts (none are kept without one); `approver` answers
     escalations, a function or an `ApprovalQueue` (without one they are refused); each of `observers` is told every
     decision. `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from. Without
-    `journal`, nothing of this process goes into the node's event journal, where that is on.
+    `journal`, nothing of this process goes into the node's event journal, where that is on. Where this user has a node
+    that consented to count, objections are counted for it.
     Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule. Then what was
     installed before stays.
     """
     import logging
 
-    from interlock._policies import live_policy, recorders
+    from interlock._policies import counters, live_policy, recorders
     from interlock.engine.scopes import scoped_engine
     from interlock.engine.sinks import NullSink
     from interlock.interceptors.harmless import with_proof
@@ -57,7 +58,7 @@ def install(
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
-    observed = (*observers, *(recorders(live.current) if journal else ()))
+    observed = (*observers, *counters(), *(recorders(live.current) if journal else ()))
     prover = with_proof if policy is not None else None
     ambient.install(
         Installed(

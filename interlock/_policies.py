@@ -14,12 +14,15 @@ from interlock.engine.rules import with_code_rules
 
 if TYPE_CHECKING:
     from interlock.engine.ambient import Observer
+    from interlock.engine.decision import Decision
+    from interlock.engine.event import SensorEvent
     from interlock.engine.policy.counting import CountStore
 
-__all__ = ["live_policy", "recorders"]
+__all__ = ["counters", "live_policy", "recorders"]
 
 _BUILTIN: Final = "builtin:"
 _MESH: Final = "mesh:"
+_CONSENT: Final = "consent.json"  # as commons.consent has it, which is not imported for one look
 
 
 def live_policy(
@@ -48,6 +51,35 @@ def recorders(policy: Policy) -> tuple[Observer, ...]:
         logging.getLogger("interlock").warning("the event journal is on, and needs %s: no events are kept", e.name)
         return ()
     return (EventRecorder(EventLog(home)),)
+
+
+def counters() -> tuple[Observer, ...]:
+    """What counts objections for this user's node, once its organisation consents; none where there is no node."""
+    from interlock.base.errors import InterlockError
+
+    try:
+        home = _mesh_home()
+    except InterlockError:  # whoever needs the configuration says what is wrong with it
+        return ()
+    return (_Counter(home),) if home.is_dir() else ()
+
+
+class _Counter:
+    """Costs a look at one file, and imports nothing, for as long as nobody has said yes to anything."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._tally: Observer | None = None
+
+    def __call__(self, event: SensorEvent, decision: Decision) -> None:
+        if self._tally is None:
+            if not (self._home / _CONSENT).exists():
+                return
+            from interlock.base.clock import SystemClock
+            from interlock.node.roles.observe import TallyObserver, community_rules, masking_rules
+
+            self._tally = TallyObserver(self._home, SystemClock(), redacting=masking_rules, community=community_rules)
+        self._tally(event, decision)
 
 
 def _source(
@@ -84,10 +116,12 @@ def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
 
 
 def _mesh_home() -> Path:
-    from interlock.base.settings import config_file, read_settings
-    from interlock.node.config import mesh_config
+    """The home of this user's node, as node.config says it; a guard works without that room. Raises: BadConfig."""
+    from interlock.base.settings import config_file, read_settings, state_dir
 
-    return mesh_config(read_settings(config_file())).home
+    settings = read_settings(config_file())
+    named = settings.section("mesh").get("home")
+    return settings.beside(str(named)) if named else state_dir() / "mesh"
 
 
 class _PolicyFile:

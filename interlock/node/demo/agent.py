@@ -9,7 +9,6 @@ are the call's, as it was sent where it was masked.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -17,9 +16,6 @@ from pathlib import Path
 
 import interlock
 from interlock import Blocked, FileSink, NotApproved
-from interlock.base.clock import SystemClock
-from interlock.engine.ambient import Observer
-from interlock.node.roles.observe import TallyObserver, masking_rules
 
 __all__ = ["main"]
 
@@ -33,18 +29,10 @@ def main() -> None:
     parser.add_argument("--principal", required=True)
     parser.add_argument("--only", nargs="*", default=[], help="the ids of the calls to make; all where none is named")
     args = parser.parse_args()
-    with _observers(args.home) as observers:
-        sink = FileSink(args.home / "receipts.jsonl")
-        interlock.install(policy=args.policy, sink=sink, observers=observers)
-        with interlock.span(principal=args.principal):
-            rows = [_call(event, result) for event, result in _pairs(args.session, args.only)]
+    interlock.install(policy=args.policy, sink=FileSink(args.home / "receipts.jsonl"))
+    with interlock.span(principal=args.principal):
+        rows = [_call(event, result) for event, result in _pairs(args.session, args.only)]
     json.dump(rows, sys.stdout)
-
-
-@contextlib.contextmanager
-def _observers(home: Path) -> Iterator[list[Observer]]:
-    with contextlib.closing(TallyObserver(home, SystemClock(), redacting=masking_rules)) as observer:
-        yield [observer]
 
 
 def _pairs(path: Path, only: list[str]) -> Iterator[tuple[dict[str, object], object]]:

@@ -15,6 +15,7 @@ An epoch of a task is [n * time_precision, (n + 1) * time_precision) in seconds 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -79,12 +80,15 @@ class TallyObserver:
         self._redacting = redacting
         self._community = community
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._stamp: object = None
         self._agreed: list[tuple[KeptCatalog, Consent]] = []
         self._tallies: dict[str, Tally] = {}
         self._store: NodeStore | None = None
 
     def __call__(self, event: SensorEvent, decision: Decision) -> None:
+        if self._process != os.getpid():  # a fork: whatever thread had the lock is not here, and the store is theirs
+            self._lock, self._store, self._process = threading.Lock(), None, os.getpid()
         with self._lock:
             self._refresh()
             taken = set[str]()
