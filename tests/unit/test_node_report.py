@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import logging
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from interlock.commons.installed import base_rules
 from interlock.dap.drafts import DAP_18, ReportError
 from interlock.dap.messages import Interval, Report, UploadErrors
 from interlock.dap.messages import media_type as media
+from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.problems import MEDIA_TYPE, URN, DapProblem
 from interlock.dap.task import TaskRefused
 from interlock.dap.transport import Reply
@@ -35,7 +38,7 @@ from interlock.engine.decision import Decision
 from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.event import SensorEvent
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs, masking_rules
-from interlock.node.roles.report import BACKLOG_MOST, MECHANISM, Sent, agree, ledger
+from interlock.node.roles.report import BACKLOG_MOST, Sent, agree, ledger, spending
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState, open_store
 from tests.unit.dap_world import LENGTH, PRECISION
 from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down, terms
@@ -546,8 +549,21 @@ def test_the_ledger_says_what_was_told_and_what_protects_it(member: Member) -> N
     member.send()
     (row,) = ledger(member.store)
     assert (row.task, row.epoch, row.state) == ("rules-1", rfc3339(start), "sent")
-    assert (row.at, row.mechanism) == (rfc3339(start + 5_000_000), MECHANISM)
+    assert (row.at, row.mechanism) == (rfc3339(start + 5_000_000), "Prio3SumVec, no noise")
     assert (row.membership, "add reports of its own" in row.note) == ("bearer", True)
+    (cost,) = spending(member.store, [member.world.task])
+    assert (cost.task, cost.sent, cost.spent, cost.left) == ("rules-1", 1, "", "")
+
+
+def test_the_ledger_says_what_a_noisy_task_cost_and_what_budget_remains(member: Member) -> None:
+    member.close(early=True)
+    member.send()
+    noisy = dataclasses.replace(member.world.task, noise=Noise(Mechanism.GAUSSIAN, Fraction(1, 2), Fraction(8)))
+    (cost,) = spending(member.store, [noisy])
+    assert (cost.measure, cost.spent, cost.left) == ("rho", "1/2", "15/2")
+    assert "discrete Gaussian noise by each aggregator" in cost.mechanism
+    spent = dataclasses.replace(noisy, noise=Noise(Mechanism.LAPLACE, Fraction(3), Fraction(3)))
+    assert spending(member.store, [spent])[0].left == "0"
 
 
 def test_no_log_line_says_what_was_seen(member: Member, caplog: pytest.LogCaptureFixture) -> None:

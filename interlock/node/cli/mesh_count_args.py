@@ -13,7 +13,7 @@ _COUNT: Final = "interlock.node.cli.mesh_count"
 _REPORT: Final = "interlock.node.cli.mesh_report"
 _EXAMPLE: Final = """\
 an example; acme takes part in a task, and calls a block wrong:
-  interlock mesh report init task.json             keeps the task here; nothing is counted yet
+  interlock mesh report init coding-agent          keeps the task here; nothing is counted yet
   interlock mesh consent show coding-agent         what a yes would be a yes to
   interlock mesh consent on coding-agent
   interlock mesh run                               reports by itself, at a random time in the epoch after each
@@ -46,8 +46,8 @@ def _report_commands(group: Commands) -> None:
     )
     report.set_defaults(parser=report)
     commands = report.add_subparsers(title="commands", metavar="COMMAND")
-    init = add(commands, "init", _REPORT, "init", "keep a task's file here, and say what it counts; no consent yet")
-    init.add_argument("file", metavar="FILE", help="the task, as its operator handed it out")
+    init = add(commands, "init", _REPORT, "init", "keep a task here, and say what it counts; no consent yet")
+    init.add_argument("file", metavar="TASK|FILE", help="the task's name in the commons, or its file")
     build = add(commands, "build", _REPORT, "build", "make the reports of the epochs that have ended; sends nothing")
     submit = add(commands, "submit", _REPORT, "submit", "make the reports that are due, and send what has its time")
     for parser in (build, submit):

@@ -28,7 +28,7 @@ EXAMPLES: Final = {
     "run": "interlock mesh run --config member.toml",
     "doctor": "interlock mesh doctor --json",
     "consent": "interlock mesh consent on coding-agent",
-    "report init": "interlock mesh report init task.json",
+    "report init": "interlock mesh report init coding-agent",
     "report build": "interlock mesh report build",
     "report submit": "interlock mesh report submit",
     "report fp": "interlock mesh report fp 3f2a9c",

@@ -17,10 +17,11 @@ from interlock.commons.consent import NoConsent
 from interlock.commons.indicators import FALSE_POSITIVES
 from interlock.commons.membership import TaskMembership
 from interlock.dap.task import Task
+from interlock.dap.taskfile import load_client_task
 from interlock.engine.receipts import Receipt
 from interlock.engine.sinks import verify_file
 from interlock.node.cli.mesh_count import node_store, reporting_of
-from interlock.node.cli.mesh_node import config_of
+from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
 from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
@@ -33,10 +34,11 @@ _T = TypeVar("_T")
 
 def init(args: argparse.Namespace) -> int:
     """Keep a task's file, and say what it is; nothing is counted before a consent."""
-    config, task = config_of(args), read_task(Path(args.file))
+    config = config_of(args)
+    task = _task(args.file, config)
     keep_task(config.home, task)
-    length = task.config.time_precision
-    print(f"task {task.task_id.hex()[:16]}: {task.sum_vec.length} places, an epoch of {length} s, {report.MECHANISM}")
+    length, how = task.config.time_precision, report.mechanism_of(task)
+    print(f"task {task.task_id.hex()[:16]}: {task.sum_vec.length} places, an epoch of {length} s, {how}")
     print(f"told: {task.config.leader_url.decode()} and {task.config.helper_url.decode()}, who see no report alone")
     demo = " (a demo's: any real task has more)" if task.demo else ""
     print(f"floor: {task.config.min_batch_size} organisations{demo}")
@@ -88,21 +90,35 @@ def fp(args: argparse.Namespace) -> int:
 
 
 def ledger(args: argparse.Namespace) -> int:
-    """What this node sent, and what stands against relying on it."""
-    with contextlib.closing(node_store(config_of(args))) as store:
-        rows = report.ledger(store)
+    """What this node sent, what it cost, and what stands against relying on it."""
+    config = config_of(args)
+    tasks = tasks_of(config.home, report_config(settings_of(args.config)))
+    with contextlib.closing(node_store(config)) as store:
+        rows, costs = report.ledger(store), report.spending(store, tasks)
     if args.json:
-        print(json.dumps({"format": "interlock-ledger", "v": 2, "rows": [asdict(row) for row in rows]}))
+        told = {"rows": [asdict(row) for row in rows], "tasks": [asdict(cost) for cost in costs]}
+        print(json.dumps({"format": "interlock-ledger", "v": 2, **told}))
         return EXIT_OK
     for row in rows:
         why = f" ({row.reason})" if row.reason else ""
         when = f"goes out at {row.due}" if row.due else f"at {row.at}"
         print(f"{row.epoch}  {row.task}  {row.state}{why} {when}  {row.mechanism}, {row.membership}")
+    for cost in costs:
+        budget = f"{cost.spent} {cost.measure} spent, {cost.left} left" if cost.measure else "no noise, no budget"
+        print(f"{cost.task}: {cost.sent} reports sent; {budget}")
     for note in dict.fromkeys(row.note for row in rows):
         print(note)
     if not rows:
         print("nothing was ever sent")
     return EXIT_OK
+
+
+def _task(named: str, config: MeshConfig) -> Task:
+    """A task from its file, or by its name as the commons published it. Raises: as `Subscriber.dap_task`."""
+    if Path(named).exists() or "/" in named or named.endswith(".json"):
+        return read_task(Path(named))
+    subscriber = subscriber_of(config)
+    return load_client_task(patiently(lambda: subscriber.dap_task(named)), where=f"task {named}")
 
 
 def _each(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[_T]:

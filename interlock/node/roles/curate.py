@@ -61,7 +61,8 @@ def statement_of(
         raise BadInput(f"is under the task's own floor of {task.config.min_batch_size}", where=f"threshold {threshold}")
     shown, age = _trust(task, batch, keys)
     _demand_honest(batch, keys, counts)
-    places = agreed(catalog, batch.sums, batch.reports, threshold=threshold, demo=task.demo)
+    noisy = task.noise is not None
+    places = agreed(catalog, batch.sums, batch.reports, threshold=threshold, demo=task.demo, noisy=noisy)
     end = task.start_us(batch.end)
     return stated(
         catalog,

@@ -16,8 +16,9 @@ whatever became of that row. Nothing here logs a place, a share or a value.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -48,11 +49,11 @@ from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState
 
 __all__ = [
     "BACKLOG_MOST",
-    "MECHANISM",
     "NOTES",
     "LedgerRow",
     "ProofOf",
     "Sent",
+    "Spending",
     "agree",
     "catalog_task",
     "close_epochs",
@@ -60,7 +61,9 @@ __all__ = [
     "find_kept",
     "kept_for",
     "ledger",
+    "mechanism_of",
     "send_due",
+    "spending",
     "terms_of",
     "withdraw",
 ]
@@ -68,7 +71,6 @@ __all__ = [
 log = logging.getLogger("interlock.report")
 
 BACKLOG_MOST: Final = 100  # epochs; what a node that slept longer saw before is forgotten, as its batches are collected
-MECHANISM: Final = "Prio3SumVec, no noise"
 _SPREAD: Final = (7, 8)  # of an epoch: how long after its own a report's time to go may lie
 # how a report shows that a member sent it -> what follows for whoever relies on it
 NOTES: Final[Mapping[str, str]] = {
@@ -107,6 +109,20 @@ class LedgerRow:
     dap_task: str
 
 
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What all reports of one task cost: how many went, and in the noise's measure what they spent and what is left;
+    empty where the sums carry no noise, and so no budget."""
+
+    task: str
+    dap_task: str
+    sent: int
+    mechanism: str
+    measure: str
+    spent: str
+    left: str
+
+
 def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
     """What a yes to a task's catalog is a yes to. Raises: TaskRefused, where the task counts by another; BadState."""
     _demand_catalog(task, catalog)
@@ -114,7 +130,12 @@ def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
     urls = [(role, getattr(task.config, f"{role}_url").decode("ascii")) for role in ("leader", "helper")]
     named = {url: (operators.runs(role, [url]) or "") if operators else "" for role, url in urls}
     floor = task.config.min_batch_size
-    return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, MECHANISM, catalog.digest)
+    return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, mechanism_of(task), catalog.digest)
+
+
+def mechanism_of(task: Task) -> str:
+    """How a task counts, and with what noise, in one phrase."""
+    return f"Prio3SumVec, {'no noise' if task.noise is None else task.noise.text}"
 
 
 def agree(home: Path, store: NodeStore, task: Task, catalog: Catalog, now_us: int) -> Consent:
@@ -175,7 +196,7 @@ def close_epochs(
         report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof).encode()
         at, digest = clock.now_us(), kept.catalog.digest
         row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report, at=at, shown=shown)
-        row = replace(row, due=at if early else _due(start, kept.epoch_us, at, rng), mechanism=MECHANISM)
+        row = replace(row, due=at if early else _due(start, kept.epoch_us, at, rng), mechanism=mechanism_of(task))
         if store.queue(row):  # else another process of this node was faster, and its report is the one
             made += 1
             log.info("task %s, epoch %s: report made", row.task, rfc3339(start))
@@ -243,6 +264,25 @@ def ledger(store: NodeStore) -> list[LedgerRow]:
         )
         for row in store.outbox()
     ]
+
+
+def spending(store: NodeStore, tasks: Iterable[Task]) -> list[Spending]:
+    """What this node's reports have cost it in privacy, a row a task of which something was sent.
+
+    Of a task with noise each epoch's sums are released once at most, and each release costs the same.
+    """
+    sent = [row for row in store.outbox() if row.state is OutboxState.SENT]
+    found = []
+    for task in tasks:
+        names = {row.task for row in sent if row.dap_task == task.task_id}
+        count = sum(row.dap_task == task.task_id for row in sent)
+        if count:
+            spent = None if task.noise is None else task.noise.cost * count
+            left = None if task.noise is None or spent is None else max(task.noise.budget - spent, Fraction(0))
+            measure = "" if task.noise is None else task.noise.mechanism.measure
+            told = "" if spent is None else f"{spent}", "" if left is None else f"{left}"
+            found.append(Spending(min(names), task.task_id.hex(), count, mechanism_of(task), measure, *told))
+    return found
 
 
 def _send(store: NodeStore, task: Task, exchange: Exchange, clock: Clock, row: OutboxRow) -> OutboxState:
