@@ -13,7 +13,7 @@ CLAUDE_VERSION := 2.1.332
 # where Python is told to keep no compiled modules, every process of a demo or a test would compile all of them again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test test-fast bench claude-code lint native-test clean
+.PHONY: help setup demo test test-fast test-sweeps bench claude-code lint native-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ test: setup ## the whole test suite
 
 test-fast: setup ## the test suite without the slow tests
 	@$(PY) -m pytest -n auto --dist worksteal -m "not slow"
+
+test-sweeps: setup ## kill -9 and full disks at every single write, of which `make test` visits some each day
+	@INTERLOCK_SWEEP=all $(PY) -m pytest -n auto --dist worksteal -m sweep
 
 bench: setup ## what a guarded call costs, against what one could pick instead (bench/METHOD.md)
 	@$(PY) -m pip install --quiet --group bench || echo "cedarpy is not here; going on without it"

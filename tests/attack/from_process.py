@@ -34,6 +34,7 @@ from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import parse_policy
 from tests.attack.from_mirror import old_state
 from tests.attack.scene import Bent, Both, Scene
+from tests.sweep import moments
 from tests.unit.commons_world import ORIGIN, Releasing, TestLog, log_policy, pack, seed
 
 Attack = Callable[[Scene], None]
@@ -95,10 +96,10 @@ def _live_and_tell(work: Callable[[], object], at: int, dies: bool, tell: int) -
         os._exit(0)
 
 
-def _at_each(once: Callable[[int], Ended], *, least: int, every: int = 1) -> set[str]:
-    """Do it with each change of the disk as the last one; what was said. Ends with one that was not cut."""
+def _at_each(once: Callable[[int], Ended], *, least: int, every: int) -> set[str]:
+    """Do it with each change of the disk as the last one, or every n-th; what was said. Ends with one not cut."""
     said: set[str] = set()
-    for at in range(0, 1000, every):
+    for at in moments(every):
         ended = once(at)
         if not ended.cut:
             assert at >= least, f"only {at} changes of the disk"
@@ -129,7 +130,7 @@ def _cut_updates(scene: Scene, *, dies: bool) -> set[str]:
         shutil.rmtree(home)
         return ended
 
-    return _at_each(once, least=20)
+    return _at_each(once, least=20, every=7)
 
 
 def killed_update(scene: Scene) -> None:
@@ -203,7 +204,7 @@ def _cut_copies(scene: Scene, *, dies: bool) -> set[str]:
             shutil.rmtree(made)
         return ended
 
-    return _at_each(once, least=20)
+    return _at_each(once, least=20, every=11)
 
 
 def killed_copy(scene: Scene) -> None:
@@ -251,7 +252,7 @@ def _cut_publishes(scene: Scene, *, dies: bool) -> set[str]:
         shutil.rmtree(place)
         return ended
 
-    return _at_each(once, least=40, every=7)
+    return _at_each(once, least=40, every=17)
 
 
 def killed_publish(scene: Scene) -> None:

@@ -530,7 +530,7 @@ _PROCESS = _rows(
     ("kill -9", "each write of a mirror's copy", "dies at each in turn", HARMLESS, from_process.killed_copy, "", True),
     (
         "kill -9",
-        "every seventh write of a publish and its log",
+        "each write of a publish and its log",
         "dies at each in turn",
         HARMLESS,
         from_process.killed_publish,
@@ -541,7 +541,7 @@ _PROCESS = _rows(
     ("disk full", "each write of a mirror's copy", "no room from each on", HARMLESS, from_process.full_copy, "", True),
     (
         "disk full",
-        "every seventh write of a publish and its log",
+        "each write of a publish and its log",
         "no room from each on",
         HARMLESS,
         from_process.full_publish,

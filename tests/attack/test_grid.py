@@ -23,7 +23,8 @@ from tests.attack.scene import NEXT, Scene, scene_in
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "attacks.md"
 UNTOLD = Locked | NotWritable | UntrustedRoot | NewerFormat  # there is no update yet that could say so in status.json
 COUNTS = ("issuer", "leader")
-ROWS = [pytest.param(row, id=row.id, marks=[pytest.mark.slow] if row.slow else []) for row in GRID]
+SLOW = (pytest.mark.slow, pytest.mark.sweep)  # each slow row visits the writes of something in turn
+ROWS = [pytest.param(row, id=row.id, marks=SLOW if row.slow else ()) for row in GRID]
 
 
 @pytest.mark.parametrize("row", ROWS)

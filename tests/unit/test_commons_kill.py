@@ -19,6 +19,7 @@ from interlock.commons.subscribe import Subscriber
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
+from tests.sweep import moments
 from tests.unit.commons_world import World, pack, world
 
 KEY = ("team", "stable")
@@ -127,12 +128,13 @@ def killed_at(write: int, after: bool, act: Callable[[], object]) -> bool:
         os._exit(1)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", ACTS)
 def test_killed_at_any_write_of(commons: World, name: str, after: bool) -> None:
     act, then = ACTS[name]
     prepared(commons, name)
-    for write in range(1, MOST):
+    for write in (moment + 1 for moment in moments(5, MOST)):
         home = copied(commons, f"killed-{write}")
         if not killed_at(write, after, lambda home=home: act(commons, home)):  # type: ignore[misc]
             break
@@ -147,11 +149,12 @@ def test_killed_at_any_write_of(commons: World, name: str, after: bool) -> None:
     assert verdicts(commons, home) == then
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ACTS)
 def test_a_full_disk_at_any_write_of(commons: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     act, then = ACTS[name]
     prepared(commons, name)
-    for write in range(1, MOST):
+    for write in (moment + 1 for moment in moments(5, MOST)):
         home = copied(commons, f"full-{write}")
         with monkeypatch.context() as patch:
             filled_at(write, patch)
