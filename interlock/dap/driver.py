@@ -92,8 +92,13 @@ class Driver:
         release: Release = BARE,
         patience_us: int = 0,
         owner: str = "",
+        aggregates: bool = True,
+        collects: bool = True,
     ) -> None:
-        """`patience_us` is how long reports wait for a job to fill; `owner` is a name that nobody else works under."""
+        """`patience_us` is how long reports wait for a job to fill; `owner` is a name that nobody else works under.
+
+        One that does not collect is a worker beside the leader's own driver; that one may leave all jobs to workers.
+        """
         self._release = release
         self._tasks = tasks
         self._keys = keys
@@ -104,6 +109,7 @@ class Driver:
         self._helper = Asking(helper, clock)
         self._job_size = job_size
         self._patience_us = patience_us
+        self._aggregates, self._collects = aggregates, collects
         self._owner = owner or rng(16).hex()
         self._returned = not owner
         self._stopped = False
@@ -133,12 +139,9 @@ class Driver:
     def _drive_task(self, held: AggregatorTask, progress: Progress) -> None:
         task_id = held.task.task_id
         try:
-            for _ in range(JOBS_A_PASS):
-                if self._stopped or not self._storage.gather(task_id, self._order(held.task)):
-                    break
-                progress.jobs_made += 1
-            self._run_jobs(held, progress)
-            for collection in self._storage.open_collections(task_id, JOBS_A_PASS):
+            if self._aggregates:
+                self._run_jobs(held, progress)
+            for collection in self._storage.open_collections(task_id, JOBS_A_PASS) if self._collects else ():
                 progress.collections_moved += not self._stopped and self._move(held, collection)
         except InterlockError as e:  # most often a helper that does not answer; the other tasks go on
             _log.warning("task %s cannot be worked on now: %s", to_b64url(task_id), e)
@@ -151,8 +154,12 @@ class Driver:
         return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us)
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
-        """Work on what nobody works on; what is not done in this pass is given back at its end."""
+        """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""
         task_id, unfinished = held.task.task_id, dict[bytes, int]()  # lease -> when to look again
+        for _ in range(JOBS_A_PASS):
+            if self._stopped or not self._storage.gather(task_id, self._order(held.task)):
+                break
+            progress.jobs_made += 1
         try:
             for _ in range(JOBS_A_PASS):
                 lease = Lease(self._rng(16), self._owner, LEASE_US)

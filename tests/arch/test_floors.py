@@ -30,10 +30,10 @@ THIRD_PARTY = {
     "interlock.engine.policy.source": {"yaml"},
     "interlock.native.availability": {"interlock_native"},
     "commons": {"tuf", "securesystemslib"},
-    "node": {"starlette", "uvicorn", "rich", "httpx"},
+    "node": {"starlette", "uvicorn", "rich", "httpx", "psycopg"},
 }
 # an import inside a function is for these only: optional third parties, and the roof's lazy rooms
-OPTIONAL = {"yaml", "interlock_native", "rich", "uvicorn"}
+OPTIONAL = {"yaml", "interlock_native", "psycopg", "rich", "uvicorn"}
 
 
 def _ours(target: str) -> bool:

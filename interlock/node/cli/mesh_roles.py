@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK
 from interlock.base.settings import Settings
-from interlock.node.cli.mesh_roles_args import GIVEN
+from interlock.node.cli.mesh_roles_args import GIVEN, WORKER
 from interlock.node.config import CONFIG, serve_config, settings_of
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
@@ -44,6 +45,8 @@ def serve(args: argparse.Namespace) -> int:
     with open_socket(listen) as sock:  # first: with a port in use, nothing in the role's folder is made or touched
         _make_ready(args)
         config = serve_config(serve_settings(args), args.dir, demo=args.demo)
+        if args.role == WORKER:  # the folder is a leader's, and may be that of other workers too
+            config = replace(config, name=args.name)
         with role_app(args.role, config, SystemClock()) as app:
             serve_app(app, listen, sock=sock, ready=ready, stop=stop)
     return EXIT_OK
@@ -51,7 +54,7 @@ def serve(args: argparse.Namespace) -> int:
 
 def _make_ready(args: argparse.Namespace) -> None:
     """A role is one command, also on anybody's commons: with what its folder needs, that is made at the first start."""
-    if not any(getattr(args, name) for name in GIVEN):
+    if args.role == WORKER or not any(getattr(args, name) for name in GIVEN):
         return
     from interlock.node.cli.mesh_setup import make_ready  # all that makes folders: few starts make one
 

@@ -7,9 +7,10 @@ from typing import Final
 
 from interlock.node.cli.mesh_args import Commands, add, add_service
 
-__all__ = ["GIVEN", "ROLES", "register"]
+__all__ = ["GIVEN", "ROLES", "WORKER", "register"]
 
 ROLES: Final = ("commons", "mirror", "monitor", "log", "witness", "dap-leader", "dap-helper", "issuer")
+WORKER: Final = "dap-worker"  # works from a leader's folder, or one that is like it
 # what a role's folder is made of, as `setup` and the first `serve` are told it
 GIVEN: Final = ("name", "log_policy", "upstream", "log_url", "mirror", "root", "root_sha256", "operator")
 _ROLES: Final = "interlock.node.cli.mesh_roles"
@@ -56,7 +57,7 @@ def _setup(group: Commands) -> None:
 def _serve(group: Commands) -> None:
     serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.epilog, serve.formatter_class = _EXAMPLES, argparse.RawDescriptionHelpFormatter
-    serve.add_argument("--role", choices=ROLES, required=True)
+    serve.add_argument("--role", choices=(*ROLES, WORKER), required=True)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
@@ -72,7 +73,8 @@ def _serve(group: Commands) -> None:
 
 def _given(to: argparse._ActionsContainer) -> None:
     """The options named in GIVEN."""
-    to.add_argument("--name", metavar="NAME", default="", help="log: its origin; witness: its name in policies")
+    told = "log: its origin; witness: its name in policies; dap-worker: a name that no other worker has"
+    to.add_argument("--name", metavar="NAME", default="", help=told)
     to.add_argument(
         "--log-policy", metavar="FILE", help="the log, its witnesses, the quorum: for every role but issuer"
     )

@@ -36,6 +36,7 @@ from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url
 from interlock.node.http import BadBody, body_of
+from interlock.node.roles.work import DRIVE_EVERY_S, driving
 from interlock.node.tokens import NotAllowed, TokenTable
 
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
@@ -43,7 +44,6 @@ __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
 BODY_LIMIT: Final = 64 << 20  # bytes of a request
 HPKE_CACHE_S: Final = 3600  # keys change rarely; a ring keeps the old ones for twice this long
 RETRY_AFTER_S: Final = 1
-DRIVE_EVERY_S: Final = 1.0
 _RESOURCE_ID_SIZE: Final = 16
 _log = logging.getLogger(__name__)
 
@@ -91,15 +91,10 @@ def leader_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        stopping = asyncio.Event()
-        work = asyncio.create_task(_drive(driver, kick, stopping, drive_every_s))
         try:
-            yield
+            async with driving(driver, kick, drive_every_s):
+                yield
         finally:
-            stopping.set()
-            kick.set()
-            driver.stop()
-            await work
             close()
 
     jobs = "/tasks/{task}/collection_jobs"
@@ -160,20 +155,6 @@ def helper_app(
         _route(shares + "/{id}", look_at_share, "GET", "DELETE"),
     ]
     return _application(routes, prefix, lifespan)
-
-
-async def _drive(driver: Driver, kick: asyncio.Event, stopping: asyncio.Event, every_s: float) -> None:
-    """Pass after pass; at once while there is work, else when something came or time went by."""
-    while not stopping.is_set():
-        kick.clear()
-        try:
-            idle = (await run_in_threadpool(driver.drive_once)).idle
-        except Exception:  # noqa: BLE001 - a fault of ours or of the disk must not end the driver for good
-            _log.exception("a pass of the leader failed")
-            idle = True
-        if idle:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(kick.wait(), every_s)
 
 
 def _application(

@@ -42,7 +42,7 @@ LEADER_MIGRATIONS: Final = (
     + """;
 CREATE TABLE reports (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL,
     bucket INTEGER NOT NULL, at INTEGER NOT NULL, digest BLOB NOT NULL, member TEXT,
-    state TEXT NOT NULL DEFAULT 'waiting', error INTEGER, UNIQUE (task, id));
+    state TEXT NOT NULL DEFAULT 'waiting', error TEXT, UNIQUE (task, id));
 CREATE INDEX reports_waiting ON reports (task, bucket, seq) WHERE state = 'waiting';
 CREATE INDEX reports_by_bucket ON reports (task, bucket);
 CREATE UNIQUE INDEX one_a_member ON reports (task, bucket, member) WHERE member IS NOT NULL AND state != 'rejected';

@@ -19,19 +19,23 @@ from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
+from interlock.dap.storage import SweptStorage
+from interlock.dap.sweep import Sweeper
 from interlock.node.config import ServeConfig
 from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import aggregate
 from interlock.node.roles.admission import Admission
+from interlock.node.roles.work import keep_sweeping, worker_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
-from interlock.node.wiring.parts import APART
+from interlock.node.wiring.parts import APART, in_background
 
-__all__ = ["serving_helper", "serving_leader"]
+__all__ = ["serving_helper", "serving_leader", "serving_worker"]
 
 
 @contextlib.contextmanager
@@ -39,19 +43,18 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """A leader, and the driver of its jobs. Raises: BadConfig, BadState, NotWritable."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
-    storage = SqliteLeaderStorage(place / "leader.sqlite")
     exchange = HttpExchange(secret_in(place / "helper-token"))
-    patience_us = round(config.patience_s * MICROSECONDS)
     with contextlib.ExitStack() as stack:
-        release = stack.enter_context(_release(config, clock))
+        stack.callback(exchange.close)
+        storage = stack.enter_context(contextlib.closing(_leader_store(config)))
         driver = Driver(
             *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
-            patience_us=patience_us,
+            patience_us=round(config.patience_s * MICROSECONDS),
             owner="leader",
-            release=release,
+            aggregates=config.drive,
+            release=stack.enter_context(_release(config, clock)),
         )
-        stack.callback(storage.close)
-        stack.callback(exchange.close)
+        stack.enter_context(_sweeping(tasks, storage, config, clock))
         leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
         path = place / "members.json"  # which an aggregator of proofs alone does without
         members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
@@ -64,11 +67,49 @@ def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """A helper. Raises: BadConfig, BadState, NotWritable."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
-    storage = SqliteHelperStorage(place / "helper.sqlite")
-    with contextlib.closing(storage), _release(config, clock) as release:
+    with (
+        contextlib.closing(_helper_store(config)) as storage,
+        _release(config, clock) as release,
+        _sweeping(tasks, storage, config, clock),
+    ):
         admit = _admission(config, clock)
         helper = Helper(tasks, keys, storage, vdaf_of, clock, os.urandom, admit=admit, release=release)
         yield aggregate.helper_app(helper, leaders=read_tokens(place / "leaders.json"))
+
+
+@contextlib.contextmanager
+def serving_worker(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
+    """One more driver of a leader's jobs, from a folder like the leader's; the leader itself does the collecting."""
+    place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
+    keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
+    exchange = HttpExchange(secret_in(place / "helper-token"))
+    with contextlib.closing(exchange), contextlib.closing(_leader_store(config)) as storage:
+        driver = Driver(
+            *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
+            patience_us=round(config.patience_s * MICROSECONDS),
+            owner=config.name and f"worker {config.name}",
+            collects=False,
+        )
+        yield worker_app(driver)
+
+
+def _leader_store(config: ServeConfig) -> SqliteLeaderStorage | PostgresLeaderStorage:
+    if config.store:
+        return PostgresLeaderStorage(config.store)
+    return SqliteLeaderStorage(config.directory / "leader.sqlite")
+
+
+def _helper_store(config: ServeConfig) -> SqliteHelperStorage | PostgresHelperStorage:
+    if config.store:
+        return PostgresHelperStorage(config.store)
+    return SqliteHelperStorage(config.directory / "helper.sqlite")
+
+
+def _sweeping(
+    tasks: TaskDirectory, storage: SweptStorage, config: ServeConfig, clock: Clock
+) -> contextlib.AbstractContextManager[None]:
+    sweeper = Sweeper(tasks, storage, clock, round(config.keep_s * MICROSECONDS))
+    return in_background("sweep", lambda stop: keep_sweeping(sweeper, stop))
 
 
 @contextlib.contextmanager

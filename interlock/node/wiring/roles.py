@@ -29,6 +29,7 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "witness": ("witness", "serving"),
     "dap-leader": ("aggregate", "serving_leader"),
     "dap-helper": ("aggregate", "serving_helper"),
+    "dap-worker": ("aggregate", "serving_worker"),
     "issuer": ("issuer", "serving"),
 }
 # what a role's folder has in it from the start; a commons says so itself
@@ -40,7 +41,9 @@ _MARKS: Final = {
     "monitor": "node.json",
     "dap-leader": "hpke.json",
     "dap-helper": "hpke.json",
+    "dap-worker": "hpke.json",
 }
+_MANY: Final = {"dap-worker"}  # any number of processes may serve these from one folder, beside the leader itself
 Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlette]]
 
 
@@ -54,7 +57,8 @@ def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette
         raise BadState("is not there", where=str(config.directory), fix=MAKE_IT)
     if role in _MARKS and not (config.directory / _MARKS[role]).exists():
         raise BadState(f"is no folder of the role {role}", where=str(config.directory), fix=MAKE_IT)
-    with alone_in(config.directory), _wired(role)(config, clock) as app:
+    alone = contextlib.nullcontext() if role in _MANY else alone_in(config.directory)
+    with alone, _wired(role)(config, clock) as app:
         yield app
 
 

@@ -1,0 +1,118 @@
+"""A store in PostgreSQL: how it is named, what is said where it cannot be used, and its versions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.base.errors import EXIT_USAGE
+from interlock.base.fetch import Unreachable
+from interlock.base.files import NewerFormat
+from interlock.base.settings import BadConfig, Settings
+from interlock.node.config import ServeConfig, serve_config
+from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
+from tests.postgres import private_postgres, psycopg_or_skip
+from tests.unit.dap_stores import PostgresStores
+from tests.unit.test_dap_storage import TASK, report
+
+SECRET = "a-secret-of-the-operator"
+
+
+def settings(**values: object) -> Settings:
+    return Settings(Path("interlock.toml"), {"serve": {"dir": "leader", **values}})
+
+
+def test_a_store_is_named_by_url_and_its_password_is_shown_nowhere() -> None:
+    url = f"postgresql://leader:{SECRET}@db.example/counts"
+    config = serve_config(settings(store=url, drive=False, patience_seconds=2, keep_days=7))
+    assert (config.store, config.drive, config.patience_s, config.keep_s) == (url, False, 2, 7 * 86_400)
+    assert SECRET not in repr(config)
+    assert serve_config(settings()) == ServeConfig(Path("leader"))
+    with pytest.raises(BadConfig, match=r"\[serve\] store: is no database") as caught:
+        serve_config(settings(store=f"mysql://leader:{SECRET}@db.example"))
+    assert SECRET not in str(caught.value)
+    with pytest.raises(BadConfig, match="keep_days: has to be from 1 to"):
+        serve_config(settings(keep_days=0))
+
+
+def test_without_psycopg_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(BadConfig) as caught:
+        PostgresLeaderStorage("postgresql:///x")
+    assert str(caught.value) == (
+        "[serve] store: needs psycopg, which is not installed; pip install 'interlock[postgres]', "
+        "or leave [serve] store out for one SQLite file"
+    )
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
+    psycopg_or_skip()
+    with pytest.raises(Unreachable, match="database counts: cannot be reached") as caught:
+        PostgresLeaderStorage(f"postgresql://leader:{SECRET}@/counts?host={tmp_path}")
+    assert SECRET not in str(caught.value)
+    with pytest.raises(BadConfig, match="is no URL of a database") as refused:
+        PostgresLeaderStorage(f"postgresql://leader:{SECRET}@host:port:no/x?y=%zz")
+    assert SECRET not in str(refused.value)
+
+
+def test_a_schema_of_a_newer_version_is_refused_in_one_line_and_left_alone() -> None:
+    stores = PostgresStores()
+    stores.leader().close()
+    schema = f"{stores.name}_leader"
+    psycopg = psycopg_or_skip()
+    with contextlib.closing(psycopg.connect(stores.url, autocommit=True)) as db:
+        db.execute(f'UPDATE "{schema}".version SET number = 9')
+        with pytest.raises(NewerFormat, match=r"has version 9.*upgrade interlock") as caught:
+            stores.leader()
+        assert "\n" not in str(caught.value)
+        assert db.execute(f'SELECT number FROM "{schema}".version').fetchall() == [(9,)]
+    stores.drop()
+
+
+def test_an_older_schema_is_brought_forward_whole_or_not_at_all() -> None:
+    class Later(PostgresHelperStorage):
+        MIGRATIONS = (*PostgresHelperStorage.MIGRATIONS, "CREATE TABLE more (x INTEGER)")
+
+    class Broken(PostgresHelperStorage):
+        MIGRATIONS = (
+            *PostgresHelperStorage.MIGRATIONS,
+            "CREATE TABLE more (x INTEGER); CREATE TABLE answers (y INTEGER)",
+        )
+
+    stores = PostgresStores()
+    stores.helper().close()
+    schema = f"{stores.name}_helper"
+    with pytest.raises(Exception, match="already exists"):
+        Broken(stores.url, schema=schema)
+    stores.helper().close()  # nothing of the broken migration stayed
+    Later(stores.url, schema=schema).close()
+    with pytest.raises(NewerFormat):
+        stores.helper()
+    stores.drop()
+
+
+def test_both_roles_can_live_in_one_database() -> None:
+    stores = PostgresStores()
+    with contextlib.closing(stores.leader()) as leader, contextlib.closing(stores.helper()) as helper:
+        leader.add_reports(TASK, [report(1)], 0)
+        assert helper.newest(TASK) is None
+    stores.drop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="PostgreSQL's own tools are run")
+def test_a_server_that_was_started_again_is_used_again() -> None:
+    psycopg = psycopg_or_skip()
+    with private_postgres() as url:
+        store = PostgresLeaderStorage(url)
+        store.add_reports(TASK, [report(1)], 0)
+        with contextlib.closing(psycopg.connect(url, autocommit=True)) as db:
+            db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert store.states(TASK).waiting == 1, "the cut connection is left, and another one made"
+        store.close()
+    with pytest.raises(Unreachable):
+        store.states(TASK)
