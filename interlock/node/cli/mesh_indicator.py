@@ -32,7 +32,7 @@ from interlock.commons.windows import length_us
 from interlock.dap.task import Task
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
-from interlock.node.roles.curate import Batch, demotion, epochs_of, pack_of, statement_of
+from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
 
 __all__ = ["catalog", "consensus", "pack", "propose"]
 
@@ -89,17 +89,17 @@ def consensus(args: argparse.Namespace) -> int:
     batch = _batch(Path(args.collected), task)
     known = _catalog_of(args, task)
     keys = _member_keys(args, task, batch)
-    counts = [parse_count(read_bounded(Path(name), MAX_STATEMENT), where=name) for name in args.count]
-    least = needed(min((k.least_age for k in keys), default=0), demo=task.demo)
+    count = parse_count(read_bounded(Path(args.count), MAX_STATEMENT), where=args.count) if args.count else None
+    least = needed(0 if keys is None else keys.least_age, demo=task.demo)
     threshold = max(least, task.config.min_batch_size) if args.at_least is None else args.at_least
-    said = statement_of(task, known, batch, threshold=threshold, days=args.days, keys=keys, counts=counts)
+    said = statement_of(task, known, batch, threshold=threshold, days=args.days, keys=keys, count=count)
     replace(Path(args.out), said.data)
     for place in said.places:
         print(place)
     print(f"{args.out}: {len(said.places)} of {len(known.places)} places, each by at least {said.at_least}")
     proof = said.shown or "nothing"
     print(f"it holds until {rfc3339(said.until)}; members of at least {said.least_age} days, shown by {proof}")
-    if task.membership is not None and not counts:
+    if task.membership is not None and count is None:
         print("the issuer was not held to its count: give --count FILE", file=sys.stderr)
     if said.at_least < least or not said.shown:
         told = "nobody proved to be a member" if not said.shown else f"it takes {least} of members this young"
@@ -162,14 +162,13 @@ def _catalogs(args: argparse.Namespace, statements: Sequence[Statement]) -> list
     return _published(args, lambda subscriber: [subscriber.catalog(name) for name in names])
 
 
-def _member_keys(args: argparse.Namespace, task: Task, batch: Batch) -> list[MemberKeys]:
+def _member_keys(args: argparse.Namespace, task: Task, batch: Batch) -> MemberKeys | None:
     if task.membership is None:
-        return []
+        return None
     if args.member_keys:
-        return [parse_member_keys(read_bounded(Path(name), MAX_STATEMENT), where=name) for name in args.member_keys]
+        return parse_member_keys(read_bounded(Path(args.member_keys), MAX_STATEMENT), where=args.member_keys)
     name = TaskMembership.decode(task.membership).task
-    epochs = epochs_of(batch)
-    return _published(args, lambda subscriber: [subscriber.member_keys(name, epoch) for epoch in epochs])
+    return _published(args, lambda subscriber: subscriber.member_keys(name, batch.start))
 
 
 def _published(args: argparse.Namespace, look: Callable[[Subscriber], _T]) -> _T:

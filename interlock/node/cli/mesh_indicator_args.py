@@ -67,19 +67,15 @@ def _catalog(commands: Commands) -> None:
 
 
 def _consensus(commands: Commands) -> None:
-    told = "say of a collected batch what at least so many organisations saw, and nothing else"
+    told = "say of a collected epoch what at least so many organisations saw, and nothing else"
     consensus = add(commands, "consensus", _INDICATOR, "consensus", told)
     consensus.add_argument(
         "collected", metavar="FILE", help="what `interlock mesh dap collect` gave: keep it to yourself"
     )
     consensus.add_argument("--task", metavar="FILE", required=True, help="the task, as the collector has it")
     consensus.add_argument("--catalog", metavar="FILE", help="its catalog; by default as the commons has it")
-    consensus.add_argument(
-        "--member-keys", metavar="FILE", action="append", default=[], help="of the batch's epochs; by default likewise"
-    )
-    consensus.add_argument(
-        "--count", metavar="FILE", action="append", default=[], help="the issuer's signed count of an epoch"
-    )
+    consensus.add_argument("--member-keys", metavar="FILE", help="of the batch's epoch; by default likewise")
+    consensus.add_argument("--count", metavar="FILE", help="the issuer's signed count of the epoch")
     consensus.add_argument("--at-least", type=int, metavar="K", help="by default what it takes for its members' age")
     consensus.add_argument("--days", type=int, default=90, metavar="N", help="how long it holds (default: %(default)s)")
     consensus.add_argument("--out", metavar="FILE", required=True)

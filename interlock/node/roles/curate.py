@@ -13,30 +13,25 @@ from typing import Final
 from interlock.base import canonical
 from interlock.base.errors import BadInput
 from interlock.commons.consensus import Standing, Statement, agreed, stated
-from interlock.commons.enrolment import IssuedCount, OverIssued, demand_honest_count
+from interlock.commons.enrolment import IssuedCount, demand_honest_count
 from interlock.commons.indicators import Catalog, indicator_pack
 from interlock.commons.membership import MemberKeys, TaskMembership
 from interlock.commons.pack import Pack
 from interlock.dap.task import Task, TaskRefused
 
-__all__ = ["Batch", "demotion", "epochs_of", "pack_of", "statement_of"]
+__all__ = ["Batch", "demotion", "pack_of", "statement_of"]
 
 _DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a collector has of a batch; the interval is [start, end) in DAP's time of the task."""
+    """What a collector has of a batch; the interval is [start, end) in DAP's time of the task, which numbers epochs."""
 
     reports: int
     start: int
     end: int
     sums: tuple[int, ...]
-
-
-def epochs_of(batch: Batch) -> range:
-    """The epochs of a batch, as member keys and counts name them."""
-    return range(batch.start, batch.end)
 
 
 def statement_of(
@@ -46,21 +41,26 @@ def statement_of(
     *,
     threshold: int,
     days: int,
-    keys: Sequence[MemberKeys] = (),
-    counts: Sequence[IssuedCount] = (),
+    keys: MemberKeys | None = None,
+    count: IssuedCount | None = None,
 ) -> Statement:
-    """The statement of a batch, which holds for `days` days from its end.
+    """The statement of a batch of one epoch, which holds for `days` days from its end.
 
-    `keys` are the member keys of each of its epochs, needed where the task asks for proofs; `counts` the issuer's.
+    `keys` are the epoch's member keys, needed where the task asks for proofs; `count` is the issuer's of the epoch.
     Raises: TaskRefused, for a catalog that is not the task's; OverIssued; TooFew; BadInput, Malformed.
     """
     where = f"task {catalog.task}"
     if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
         raise TaskRefused("counts by another catalog", where=where, fix="take its catalog from the commons")
+    if batch.end - batch.start != 1:
+        told = f"covers {batch.end - batch.start} epochs, and an organisation counts once in each"
+        raise BadInput(told, where=where, fix="collect each epoch by itself")
     if threshold < task.config.min_batch_size:
         raise BadInput(f"is under the task's own floor of {task.config.min_batch_size}", where=f"threshold {threshold}")
     shown, age = _trust(task, batch, keys)
-    _demand_honest(batch, keys, counts)
+    if count is not None:
+        _demand_count(count, keys)
+        demand_honest_count(count, reports=batch.reports)
     noisy = task.noise is not None
     places = agreed(catalog, batch.sums, batch.reports, threshold=threshold, demo=task.demo, noisy=noisy)
     end = task.start_us(batch.end)
@@ -114,28 +114,17 @@ def demotion(standing: Standing, pack: str) -> bytes:
     return canonical.encode({"format": "interlock-proposal", "v": 1, "kind": "demotion", "pack": pack, "places": rows})
 
 
-def _trust(task: Task, batch: Batch, keys: Sequence[MemberKeys]) -> tuple[str, int]:
-    """How the reports proved membership, and the least age in days that the member keys of all epochs vouch for."""
+def _trust(task: Task, batch: Batch, keys: MemberKeys | None) -> tuple[str, int]:
+    """How the reports proved membership, and the least age in days that the member keys vouch for."""
     if task.membership is None:
         return "", 0
     wanted = TaskMembership.decode(task.membership)
-    by_epoch = {k.epoch: k for k in keys if (k.task, k.backend) == (wanted.task, wanted.backend)}
-    missing = [epoch for epoch in epochs_of(batch) if epoch not in by_epoch]
-    if missing:
-        raise BadInput("has no member keys here", where=f"task {wanted.task}, epoch {missing[0]}")
-    return wanted.backend, min(by_epoch[epoch].least_age for epoch in epochs_of(batch))
+    if keys is None or (keys.task, keys.backend, keys.epoch) != (wanted.task, wanted.backend, batch.start):
+        raise BadInput("has no member keys here", where=f"task {wanted.task}, epoch {batch.start}")
+    return wanted.backend, keys.least_age
 
 
-def _demand_honest(batch: Batch, keys: Sequence[MemberKeys], counts: Sequence[IssuedCount]) -> None:
-    """Hold the issuer's counts against the batch. Raises: OverIssued; BadInput, for counts of others."""
-    by_epoch = {k.epoch: k for k in keys}
-    for count in counts:
-        known = by_epoch.get(count.epoch)
-        if known is None or (known.task, known.issuer) != (count.task, count.issuer):
-            raise BadInput("is no count of this batch by its issuer", where=f"task {count.task}, epoch {count.epoch}")
-        demand_honest_count(count)
-    if counts and {c.epoch for c in counts} == set(epochs_of(batch)):
-        issued = sum(c.issued for c in counts)
-        if batch.reports > issued:
-            told = f"{batch.reports} reports were collected, and {issued} credentials given out"
-            raise OverIssued(told, where=f"task {counts[0].task}", fix="do not trust this batch, nor its issuer")
+def _demand_count(count: IssuedCount, keys: MemberKeys | None) -> None:
+    """Raises: BadInput, for the count of another task, epoch or issuer."""
+    if keys is None or (keys.task, keys.epoch, keys.issuer) != (count.task, count.epoch, count.issuer):
+        raise BadInput("is no count of this batch by its issuer", where=f"task {count.task}, epoch {count.epoch}")

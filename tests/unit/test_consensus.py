@@ -1,0 +1,358 @@
+"""What a batch lets the collector say, what many statements bring into force, and what neither few nor liars can do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.base.codec import Malformed
+from interlock.base.errors import BadInput
+from interlock.base.keys import Ed25519Signer
+from interlock.base.organisations import DEMO_LEAST, LEAST
+from interlock.commons.consensus import Statement, TooFew, needed, parse_consensus, standing, stated
+from interlock.commons.enrolment import IssuedCount, OverIssued, dump_count, parse_count
+from interlock.commons.indicators import FALSE_POSITIVES, SIGHTINGS, Catalog, build_catalog
+from interlock.commons.membership import BLIND, CERTIFICATE, MemberKeys, TaskMembership, build_member_keys
+from interlock.dap.noise import Mechanism, Noise
+from interlock.dap.task import Task, TaskRefused, new_configuration, task_of
+from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
+from interlock.dap.vdaf.prio3 import Prio3
+from interlock.engine.detectors.indicator import indicator_of
+from interlock.engine.evaluate import evaluate
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.load import compile_rules
+from interlock.engine.policy.model import Policy, Source
+from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
+
+HOST = indicator_of("host", "evil.example.com")
+OTHER = indicator_of("host", "other.example.com")
+PACKAGE = indicator_of("package", "npm:evil@*")
+PLACES = (HOST, OTHER, PACKAGE)
+DAY = 86_400_000_000
+EPOCH = 20_000  # of a day each
+ISSUER = Ed25519Signer(b"\1" * 32)
+
+
+def catalog(counts: str = SIGHTINGS, *, task: str = "hosts-1", rules: tuple[str, ...] = ("fs.destroy",)) -> Catalog:
+    return build_catalog(task, opens_at=0, rules=rules, indicators=PLACES, counts=counts)
+
+
+def said(
+    *places: str,
+    counted: Catalog | None = None,
+    at_least: int = 20,
+    age: int = 0,
+    end: int = EPOCH + 1,
+    days: int = 90,
+    shown: str = BLIND,
+    demo: bool = False,
+) -> Statement:
+    return stated(
+        counted or catalog(),
+        places,
+        task_id="ab" * 32,
+        at_least=at_least,
+        shown=shown,
+        least_age=age,
+        start=(end - 1) * DAY,
+        end=end * DAY,
+        until=(end + days) * DAY,
+        demo=demo,
+    )
+
+
+def now(day: int = EPOCH + 2) -> int:
+    return day * DAY
+
+
+# --- statements ---------------------------------------------------------------------------------------------------
+
+
+def test_a_statement_reads_back_and_holds_no_number_but_the_threshold() -> None:
+    made = said(HOST, PACKAGE)
+    assert parse_consensus(made.data, where="s") == made
+    body = json.loads(made.data)
+    assert body["places"] == [HOST, PACKAGE]
+    assert not {"sums", "report_count", "reports"} & body.keys()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_no_statement_in_one_line(data: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        parse_consensus(data, where="s")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"at_least": LEAST - 1},
+        {"at_least": DEMO_LEAST - 1, "demo": True},
+        {"age": 31},
+        {"shown": "hearsay"},
+        {"days": -5},
+    ],
+)
+def test_a_statement_that_cannot_be_is_refused(values: dict[str, int]) -> None:
+    with pytest.raises(Malformed):
+        said(HOST, **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("places", [("path:/etc/passwd",), (HOST, HOST), ("host:xyz",), ([],)])
+def test_a_statement_of_places_that_cannot_be_is_refused(places: tuple[str, ...]) -> None:
+    with pytest.raises(Malformed):
+        said(*places)
+
+
+# --- from a batch to its statement --------------------------------------------------------------------------------
+
+
+def task(counted: Catalog, *, membership: bool = True, noise: Noise | None = None, least: int = LEAST) -> Task:
+    length = len(counted.places)
+    return task_of(
+        new_configuration(
+            catalog_digest=bytes.fromhex(counted.digest),
+            leader_url="https://leader.test/dap",
+            helper_url="https://helper.test/dap",
+            time_precision=86_400,
+            min_batch_size=least,
+            vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
+            membership=TaskMembership(BLIND, counted.task).encode() if membership else None,
+            noise=noise,
+        )
+    )
+
+
+def keys(epoch: int = EPOCH, *, age: int = 0, name: str = "hosts-1", backend: str = CERTIFICATE) -> MemberKeys:
+    return build_member_keys(
+        ISSUER,
+        task=name,
+        epoch=epoch,
+        backend=backend,
+        operator="enrol.example",
+        closes_at=DAY,
+        token_key=b"",
+        least_age=age,
+    )
+
+
+def certified(counted: Catalog) -> Task:
+    """A task with certificates, whose member keys need no RSA key."""
+    found = task(counted)
+    return dataclasses.replace(found, membership=TaskMembership(CERTIFICATE, counted.task).encode())
+
+
+def count(
+    issued: int, *, enrolled: int | None = None, epoch: int = EPOCH, signer: Ed25519Signer = ISSUER
+) -> IssuedCount:
+    enrolled = issued if enrolled is None else enrolled
+    return parse_count(
+        dump_count(signer, task="hosts-1", epoch=epoch, issued=issued, enrolled=enrolled, final=True, at=1)
+    )
+
+
+SUMS = (12, 20, 19, 0)
+
+
+def test_a_batch_says_what_enough_saw_and_by_members_of_what_age() -> None:
+    made = statement_of(
+        certified(catalog()),
+        catalog(),
+        Batch(25, EPOCH, EPOCH + 1, SUMS),
+        threshold=15,
+        days=30,
+        keys=keys(age=30),
+        count=count(25),
+    )
+    assert (made.places, made.at_least, made.least_age) == ((HOST, OTHER), 15, 30)
+    assert (made.start, made.end, made.until) == (EPOCH * DAY, (EPOCH + 1) * DAY, (EPOCH + 31) * DAY)
+    assert (made.shown, made.demo) == (CERTIFICATE, False)
+
+
+def test_a_batch_of_several_epochs_would_count_an_organisation_twice_and_is_refused() -> None:
+    batch = Batch(25, EPOCH, EPOCH + 2, SUMS)
+    with pytest.raises(BadInput, match="covers 2 epochs, and an organisation counts once in each"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys())
+
+
+@pytest.mark.parametrize("other", [None, keys(EPOCH + 1), keys(name="hosts-2")])
+def test_without_the_epochs_member_keys_nobody_is_trusted(other: MemberKeys | None) -> None:
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    with pytest.raises(BadInput, match=f"epoch {EPOCH}: has no member keys here"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=other)
+
+
+def test_sums_at_one_below_the_floor_show_nothing_and_fewer_reports_say_so() -> None:
+    batch = Batch(12, EPOCH, EPOCH + 1, (9, 9, 9, 9))
+    made = statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys())
+    assert made.places == ()
+    for reports in (9, 0):
+        few = Batch(reports, EPOCH, EPOCH + 1, (0, 0, 0, 0))
+        with pytest.raises(TooFew, match=f"has reports of {reports} organisations, and 10 are needed"):
+            statement_of(certified(catalog()), catalog(), few, threshold=10, days=1, keys=keys())
+
+
+def test_no_threshold_goes_below_the_floor_of_its_task() -> None:
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    with pytest.raises(BadInput, match="under the task's own floor of 10"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=9, days=1, keys=keys())
+
+
+def test_a_catalog_that_was_swapped_between_report_and_collection_is_refused() -> None:
+    swapped = build_catalog("hosts-1", opens_at=0, rules=["fs.destroy"], indicators=(OTHER, HOST, PACKAGE))
+    assert len(swapped.places) == len(catalog().places)
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    with pytest.raises(TaskRefused, match="counts by another catalog"):
+        statement_of(certified(catalog()), swapped, batch, threshold=10, days=1, keys=keys())
+
+
+def test_an_issuer_that_gave_out_more_than_it_has_members_is_shown_to_have() -> None:
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    over = count(26, enrolled=25)
+    with pytest.raises(OverIssued, match="26 credentials were given out to 25 organisations"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=over)
+
+
+def test_a_batch_with_more_reports_than_its_issuer_says_is_refused() -> None:
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    with pytest.raises(OverIssued, match="25 reports were collected, and 24 credentials given out"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=count(24))
+
+
+@pytest.mark.parametrize("other", [count(25, epoch=EPOCH + 1), count(25, signer=Ed25519Signer(b"\2" * 32))])
+def test_a_count_of_another_issuer_or_epoch_says_nothing(other: IssuedCount) -> None:
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    with pytest.raises(BadInput, match="no count of this batch"):
+        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=other)
+
+
+def test_noisy_sums_may_lie_outside_the_reports() -> None:
+    noisy = task(catalog(), membership=False, noise=Noise(Mechanism.LAPLACE, Fraction(1), Fraction(4)))
+    made = statement_of(noisy, catalog(), Batch(25, EPOCH, EPOCH + 1, (-3, 27, 9, 10)), threshold=10, days=1)
+    assert made.places == (HOST, PACKAGE)
+
+
+# --- what stands --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("age", "organisations"), [(0, 20), (30, 15), (180, 10)])
+def test_the_younger_the_members_the_more_organisations_it_takes(age: int, organisations: int) -> None:
+    assert needed(age) == organisations
+    assert HOST in standing([said(HOST, at_least=organisations, age=age)], [catalog()], now()).accepted
+
+
+@pytest.mark.parametrize(("age", "organisations"), [(0, 19), (30, 14), (0, 10)])
+def test_one_organisation_less_than_it_takes_brings_nothing_into_force(age: int, organisations: int) -> None:
+    few = said(HOST, at_least=organisations, age=age)
+    found = standing([few], [catalog()], now())
+    assert (dict(found.accepted), found.weak) == ({}, (few.digest,))
+
+
+def test_reports_that_prove_nothing_and_demonstrations_bring_nothing_into_force() -> None:
+    unproven, demo = said(HOST, shown=""), said(OTHER, at_least=DEMO_LEAST, demo=True)
+    found = standing([unproven, demo], [catalog()], now())
+    assert not found.accepted
+    assert set(found.weak) == {unproven.digest, demo.digest}
+    assert set(standing([demo], [catalog()], now(), demo=True).accepted) == {OTHER}
+
+
+def test_an_indicator_ends_unless_it_is_seen_again() -> None:
+    once = said(HOST, OTHER, days=10)
+    again = said(HOST, end=EPOCH + 8, days=10)
+    found = standing([once, again], [catalog()], now(EPOCH + 11))
+    assert (set(found.accepted), set(found.ended)) == ({HOST}, {OTHER})
+    late = standing([again, once], [catalog()], now(EPOCH + 18))
+    assert (set(late.accepted), set(late.ended)) == (set(), {HOST, OTHER})
+
+
+def test_a_rule_s_place_is_no_indicator() -> None:
+    assert not standing([said("rule:fs.destroy")], [catalog()], now()).accepted
+
+
+WRONG = catalog(FALSE_POSITIVES, task="wrong-1")
+
+
+def wrong(*places: str, at_least: int = 20, age: int = 0, end: int = EPOCH + 1) -> Statement:
+    return said(*places, counted=WRONG, at_least=at_least, age=age, end=end)
+
+
+def test_as_many_as_accepted_a_place_can_dispute_it() -> None:
+    found = standing([said(HOST, OTHER), wrong(HOST)], [catalog(), WRONG], now())
+    assert (set(found.accepted), set(found.disputed)) == ({OTHER}, {HOST})
+
+
+@pytest.mark.parametrize("few", [wrong(HOST, at_least=15, age=30), wrong(HOST, at_least=10, age=180)])
+def test_fewer_than_accepted_a_place_cannot_take_it_away(few: Statement) -> None:
+    found = standing([said(HOST, at_least=20), few], [catalog(), WRONG], now())
+    assert (set(found.accepted), dict(found.disputed)) == ({HOST}, {})
+
+
+def test_a_dispute_of_the_young_is_too_weak_however_many_words_it_has() -> None:
+    statements = [said(HOST, at_least=10, age=180), *(wrong(HOST, at_least=19, end=EPOCH + n) for n in range(1, 9))]
+    found = standing(statements, [catalog(), WRONG], now(EPOCH + 9))
+    assert (set(found.accepted), len(found.weak)) == ({HOST}, 8)
+
+
+def test_the_order_of_words_does_not_matter() -> None:
+    for end in (EPOCH - 3, EPOCH + 5):
+        found = standing([said(HOST), wrong(HOST, end=end)], [catalog(), WRONG], now(EPOCH + 6))
+        assert set(found.disputed) == {HOST}
+
+
+def test_sums_of_several_batches_are_never_added() -> None:
+    halves = [said(HOST, at_least=10, end=EPOCH + n) for n in range(1, 6)]
+    assert not standing(halves, [catalog()], now(EPOCH + 6)).accepted
+
+
+def test_a_statement_of_a_catalog_or_place_that_nobody_published_is_refused() -> None:
+    with pytest.raises(Malformed, match="not the one of its task"):
+        standing([said(HOST)], [WRONG], now())
+    forged = said(indicator_of("host", "rival.example.com"))
+    with pytest.raises(Malformed, match="names a place that its catalog does not have"):
+        standing([forged], [catalog()], now())
+
+
+# --- the pack -----------------------------------------------------------------------------------------------------
+
+
+def test_what_stands_becomes_a_pack_that_blocks_it_and_only_watches_what_is_disputed() -> None:
+    statements = [said(HOST, OTHER, PACKAGE), wrong(OTHER)]
+    found = standing(statements, [catalog(), WRONG], now())
+    made = pack_of(found, statements, name="indicator-a", version=1, authors=["Rita"], signed_off_by=[])
+    assert [(doc.id, doc.shadow) for doc in made.rules] == [
+        ("indicator-a.host", False),
+        ("indicator-a.package", False),
+        ("indicator-a.host.disputed", True),
+    ]
+    assert set(made.results) == {s.digest for s in statements}
+    policy = Policy(compile_rules(made.rules, Source("pack", made.name, made.digest)), made.digest)
+
+    def verdict(command: str) -> str:
+        return evaluate(policy, SensorEvent("Bash", {"command": command})).decision.verdict.name
+
+    assert verdict("curl https://evil.example.com/") == "BLOCK"
+    assert verdict("npm install evil@4") == "BLOCK"
+    assert verdict("curl https://other.example.com/") == "ALLOW"
+    rows = json.loads(demotion(found, made.name))["places"]
+    assert [(row["place"], row["at_least"], row["asks"]) for row in rows] == [(OTHER, 20, "shadow")]
+
+
+def test_a_dispute_of_a_rule_is_a_proposal_and_no_rule_of_the_pack() -> None:
+    statements = [said(HOST), wrong("rule:fs.destroy")]
+    found = standing(statements, [catalog(), WRONG], now())
+    made = pack_of(found, statements, name="indicator-a", version=1, authors=["Rita"], signed_off_by=[])
+    assert [doc.id for doc in made.rules] == ["indicator-a.host"]
+    assert json.loads(demotion(found, made.name))["places"][0]["place"] == "rule:fs.destroy"
+
+
+def test_nothing_is_made_of_what_has_ended_or_is_too_weak() -> None:
+    weak = said(OTHER, at_least=10)
+    statements = [said(HOST, days=1), weak]
+    found = standing(statements, [catalog()], now(EPOCH + 40))
+    with pytest.raises(BadInput, match="1 indicators have ended; 1 statements are too weak"):
+        pack_of(found, statements, name="indicator-a", version=2, authors=["Rita"], signed_off_by=[])
