@@ -35,7 +35,7 @@ VERSION: Final = 1
 SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "guard": {"policy": str, "receipts": str, "deadline_ms": int},
     "approvals": {"queue": str, "wait_seconds": (int, float), "use_seconds": (int, float), "four_eyes": bool},
-    "mesh": {"home": str, "organisation": str, "commons": str, "poll_seconds": (int, float)},
+    "mesh": {"home": str, "organisation": str, "commons": str, "monitor": str, "poll_seconds": (int, float)},
     "report": {"task": str, "token": str, "nodes": list},
     "serve": {
         "dir": str,

@@ -15,6 +15,7 @@ HOME/clock.json           the floor under the clock
 HOME/operators.json       who runs what, as the commons said last
 HOME/evidence/            what proves that a log showed two histories
 HOME/events/              the event journal, where it is on
+HOME/told/                what waits to be told to a monitor, where that was agreed to, and what it answered
 
 What a node that reports keeps besides is node.roles' (consent.json, catalogs/, node.sqlite, member.json, member.key).
 """

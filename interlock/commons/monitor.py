@@ -1,7 +1,8 @@
 """A monitor: reads every entry of a log, and holds what mirrors serve against it; alarms on what does not fit.
 
     kind         what it means                                                               ends
-    split-view   a log has signed two histories; the evidence file convinces anybody         never
+    split-view   a log has signed two histories, shown to mirrors or, as nodes tell, to      never
+                 nodes; the evidence file convinces anybody
     unexpected   an entry that should not be: of no known kind, badly signed, by a key of    never
                  another role, or a second meaning of a name and version. Whose keys were
                  whose before a monitor began, today's metadata does not tell: of the
@@ -16,6 +17,7 @@ everyone. It trusts what a node trusts (the pinned root and log policy) and no m
 people, so that one that withholds is told from a commons that does.
 
     HOME/monitor.sqlite   HOME/view/  HOME/views/NAME/  HOME/tuf/NAME/  what was verified   HOME/evidence/
+    HOME/notices.sqlite   what nodes told (monitor_notices.py)
 """
 
 from __future__ import annotations
@@ -27,25 +29,25 @@ from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
-from interlock.base.errors import InterlockError
+from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
 from interlock.base.files import file_lock, private_dir
 from interlock.base.primitives import BadSignature
 from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DAP_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
 from interlock.commons.logged import LogFetcher
+from interlock.commons.monitor_notices import Notices
 from interlock.commons.monitor_store import Alarm, MonitorStore, Place
 from interlock.commons.operators import OPERATORS_PATH
 from interlock.commons.pack import kind_of, sha256_hex
 from interlock.commons.pins import Pins
 from interlock.commons.served import MAX_SERVED, served_path
 from interlock.commons.updater import View, refreshed
-from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.follow import LogView, SplitView, tile_loader
 from interlock.transparency.grow import bundles, grown
 from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
 from interlock.transparency.policy import Checked
-from interlock.transparency.tiles import CHECKPOINT, WIDTH
+from interlock.transparency.tiles import CHECKPOINT, WIDTH, TileBuilder
 
 __all__ = ["GRACE_US", "Looked", "Monitor"]
 
@@ -82,14 +84,17 @@ class Monitor:
         evidence = home / "evidence"
         self._all = LogView(home / "view", pins.policy, clock, evidence=evidence)
         self._each = {n: LogView(home / "views" / n, pins.policy, clock, evidence=evidence) for n in mirrors}
+        self.notices = Notices(home, self.store, pins.policy, clock)
 
     def close(self) -> None:
+        self.notices.close()
         self.store.close()
 
     def look(self) -> Looked:
         """One pass over everything that is new, and over some of what is not. Raises: Locked, NotWritable, BadState."""
         with file_lock(self._home / "lock"):
             seen = _Seen(self._clock.now_us())
+            self.store.compare(self._mirrors, seen.now)
             rows = {name: self._named(name, seen) for name in self._mirrors}  # before the log, which is ahead of it
             named = {name: row for name, row in rows.items() if row is not None}
             checked = self._checkpoints(seen)
@@ -99,6 +104,7 @@ class Monitor:
             for name, row in checked.items():
                 if name in named and row.checkpoint.size <= self.store.size:
                     self._demand_logged(name, named[name], seen)
+            seen.new += self.notices.settle()
             new = self.store.settle(seen.alarms, seen.well, seen.now)
             still = tuple(alarm for alarm in self.store.alarms() if alarm.closed is None)
             return Looked(self.store.size, places, (*seen.new, *new), still)
@@ -139,16 +145,15 @@ class Monitor:
         rows = sorted(checked.items(), key=lambda row: -row[1].checkpoint.size)
         for name, row in rows:
             with seen.trouble(name):
-                self._take(row.checkpoint, self._mirrors[name], seen)
+                self._take(row, self._mirrors[name], seen)
                 self.store.keep_keys(seen.keys)
                 return
 
-    def _take(self, checkpoint: Checkpoint, fetcher: Fetcher, seen: _Seen) -> None:
-        builder = self.store.tree()
-        since, load = builder.size, tile_loader(LogFetcher(fetcher))
+    def _take(self, checked: Checked, fetcher: Fetcher, seen: _Seen) -> None:
+        checkpoint, since, load = checked.checkpoint, self.store.size, tile_loader(LogFetcher(fetcher))
         if checkpoint.size <= since:
             return
-        hashes = grown(builder, checkpoint, load)
+        hashes = grown(self._tree(), checkpoint, load)
         entries: dict[int, LogEntry] = {}
         alarms: list[Alarm] = []
         # A role's key may have been rotated since the last pass: what is new may be by the one or the other.
@@ -157,28 +162,33 @@ class Monitor:
             for place, data in enumerate(bundle):
                 index = tile.index * WIDTH + place
                 if index >= since:
-                    alarms += self._examined(index, data, entries, seen, told_by=told_by)
-        seen.new += self.store.take(entries, builder, self._mirrors, alarms, seen.now)
+                    what = "; ".join(self._examined(index, data, entries, told_by))
+                    alarms += [Alarm("unexpected", f"entry {index}", one_line(what), seen.now)] if what else []
+        note = encode_note(checked.note)
+        seen.new += self.store.take(entries, hashes, checkpoint.size, note, alarms, seen.now)
+
+    def _tree(self) -> TileBuilder:
+        """The tree that was read, to go on from; an empty one where its tiles were not kept yet, to fetch them anew."""
+        tree = self.store.tree()
+        return tree if tree.size < WIDTH or self.store.has_tiles else TileBuilder()
 
     def _examined(
-        self, index: int, data: bytes, entries: dict[int, LogEntry], seen: _Seen, told_by: Mapping[str, Collection[str]]
-    ) -> Iterator[Alarm]:
+        self, index: int, data: bytes, entries: dict[int, LogEntry], told_by: Mapping[str, Collection[str]]
+    ) -> Iterator[str]:
         """Keep an entry among `entries`, and say what is wrong with it; `told_by` has the keys of each role."""
-        where, now = f"entry {index}", seen.now
         try:
             entry = known_entry(data)
         except (Malformed, BadSignature) as e:
-            yield Alarm("unexpected", where, e.what, now)
+            yield e.what
             return
         role = _role_of(entry)
         if role in told_by and entry.by not in told_by[role]:
-            told = f"{_name_of(entry)} is not by a key of role {role}"
-            yield Alarm("unexpected", where, told, now)
+            yield f"{_name_of(entry)} is not by a key of role {role}"
         thing = (entry.type, entry.name, entry.ring, entry.version)
         others = [(i, e.sha256) for i, e in entries.items() if (e.type, e.name, e.ring, e.version) == thing]
         for other, sha256 in (*self.store.same_thing(entry), *others):
             if sha256 != entry.sha256 and entry.type in _ONE_MEANING:
-                yield Alarm("unexpected", where, f"{_name_of(entry)} means other bytes than in entry {other}", now)
+                yield f"{_name_of(entry)} means other bytes than in entry {other}"
         entries[index] = entry
 
     def _look_at_places(self, seen: _Seen) -> int:
@@ -231,7 +241,7 @@ class Monitor:
 
 
 # Types whose key metadata tells, and the role; a reviewer's and an author's key it does not tell.
-_ROLE_OF: Final = {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "targets"}
+_ROLE_OF: Final = {"snapshot": "snapshot", "root": "snapshot", "task": CATALOG_RING, "operators": "snapshot"}
 _ROLES: Final = ("targets", "snapshot", *DELEGATIONS)
 # What has one meaning a version; a gate may run twice, and two reviewers speak of one version.
 _ONE_MEANING: Final = frozenset({"pack", "promote", "snapshot", "root", "task", "operators"})

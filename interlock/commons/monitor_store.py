@@ -1,24 +1,34 @@
-"""What a monitor has seen: every entry, where the bytes behind it were found, the alarms; in one SQLite file.
+"""What a monitor has seen: every entry and tile, where the bytes were found, the alarms; in one SQLite file.
 
-An alarm is one (kind, where, what) and is raised once, however often it is seen; one that is seen no more is closed
-and stays on record.
+An alarm is one (kind, where) and is raised once, however often it is seen and whatever is said of it: a mirror that
+gives another reason each time has one alarm, with the reason it gave last. One that is seen no more is closed and
+stays on record.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from interlock.base.database import Database, as_bytes, as_int
+from interlock.base.errors import one_line
+from interlock.base.fetch import NotFound
 from interlock.transparency.entry import LogEntry
+from interlock.transparency.merkle import HASH_SIZE
 from interlock.transparency.tiles import Tile, TileBuilder
 
 __all__ = ["Alarm", "MonitorStore", "Place"]
 
 
 _REPLACED: Final = frozenset({"snapshot", "operators"})  # types of which only the newest has to be served
+_ADD_PLACES: Final = (
+    "INSERT OR IGNORE INTO place (idx, mirror, since) SELECT idx, ?, ? FROM entry"
+    " WHERE type NOT IN ('snapshot', 'operators')"  # _REPLACED
+    " OR idx IN (SELECT max(idx) FROM entry GROUP BY type, name HAVING type IN ('snapshot', 'operators'))"
+)
+_PLACE: Final = "INSERT OR IGNORE INTO place (idx, mirror, since) SELECT ?, name, ? FROM mirror"
 _FORGET_OLDER: Final = "DELETE FROM place WHERE idx IN (SELECT idx FROM entry WHERE type = ? AND name = ? AND idx < ?)"
 _PLACES: Final = "SELECT idx, mirror, type, name, version, ring, sha256, since FROM place JOIN entry USING (idx)"
 
@@ -67,15 +77,40 @@ class MonitorStore(Database):
         "CREATE TABLE state (size INTEGER NOT NULL) STRICT;"
         "INSERT INTO state VALUES (0)",
         "CREATE TABLE role_key (role TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (role, key)) STRICT, WITHOUT ROWID;",
+        "CREATE TABLE tile (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL,"
+        " PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;"
+        "INSERT INTO tile SELECT level, idx, hashes FROM tree;"
+        "DROP TABLE tree;"
+        "ALTER TABLE state ADD COLUMN note BLOB NOT NULL DEFAULT x'';"
+        "CREATE TABLE mirror (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+        "INSERT INTO mirror SELECT DISTINCT mirror FROM place;"
+        "ALTER TABLE alarm RENAME TO alarm_of_a_text;"
+        "CREATE TABLE alarm (kind TEXT NOT NULL, place TEXT NOT NULL, what TEXT NOT NULL, since INTEGER NOT NULL,"
+        " closed INTEGER, PRIMARY KEY (kind, place)) STRICT, WITHOUT ROWID;"
+        "INSERT OR IGNORE INTO alarm SELECT * FROM alarm_of_a_text ORDER BY closed IS NOT NULL, since;"
+        "DROP TABLE alarm_of_a_text;",
     )
 
     def tree(self) -> TileBuilder:
         """The tree whose entries are all here."""
-        tiles = {
-            Tile(as_int(level), as_int(index), as_int(width)): as_bytes(hashes)
-            for level, index, width, hashes in self._read("SELECT level, idx, width, hashes FROM tree")
-        }
-        return TileBuilder.at(self.size, tiles.__getitem__)
+        return TileBuilder.at(self.size, self.tile)
+
+    def tile(self, tile: Tile) -> bytes:
+        """A tile of that tree: as wide as it is asked for, since tiles only grow. Raises: NotFound."""
+        rows = self._read("SELECT hashes FROM tile WHERE level = ? AND idx = ?", tile.level, tile.index)
+        if not rows:
+            raise NotFound("was read before tiles were kept", where=tile.path)
+        return as_bytes(rows[0][0])[: tile.width * HASH_SIZE]
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether the full tiles of that tree are here."""
+        return bool(self._read("SELECT 1 FROM tile WHERE level = 0 AND idx = 0"))
+
+    @property
+    def note(self) -> bytes:
+        """The signed checkpoint of that tree; b"" where none was kept yet."""
+        return as_bytes(self._read("SELECT note FROM state")[0][0])
 
     @property
     def size(self) -> int:
@@ -85,12 +120,14 @@ class MonitorStore(Database):
     def take(
         self,
         entries: Mapping[int, LogEntry],
-        tree: TileBuilder,
-        mirrors: Collection[str],
+        tiles: Mapping[Tile, bytes],
+        size: int,
+        note: bytes,
         alarms: Iterable[Alarm],
         now: int,
     ) -> list[Alarm]:
-        """Keep the entries that were read up to a tree, all at once; returns the alarms that are new.
+        """Keep the entries that were read up to a tree, its checkpoint and its tiles, all at once; returns the alarms
+        that are new.
 
         Raises: NotWritable.
         """
@@ -100,14 +137,27 @@ class MonitorStore(Database):
                 db.execute("INSERT OR IGNORE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 if e.type in _REPLACED:  # a mirror that began later never had the older ones
                     db.execute(_FORGET_OLDER, (e.type, e.name, index))
-                rows = [(index, mirror, now) for mirror in mirrors]
-                db.executemany("INSERT OR IGNORE INTO place (idx, mirror, since) VALUES (?, ?, ?)", rows)
-            new = [alarm for alarm in alarms if _raise(db, alarm)]
-            db.execute("DELETE FROM tree")
-            for tile, data in tree.partial():
-                db.execute("INSERT INTO tree VALUES (?, ?, ?, ?)", (tile.level, tile.index, tile.width, data))
-            db.execute("UPDATE state SET size = ?", (tree.size,))
+                db.execute(_PLACE, (index, now))
+            new = [alarm for alarm in _one_each(alarms) if _raise(db, alarm)]
+            rows = [(tile.level, tile.index, data) for tile, data in tiles.items()]
+            db.executemany("INSERT OR REPLACE INTO tile VALUES (?, ?, ?)", rows)
+            db.execute("UPDATE state SET size = ?, note = ?", (size, note))
             return new
+
+    def compare(self, mirrors: Collection[str], now: int) -> None:
+        """Look at just these mirrors from now on: at one that is new for every entry that was read before, of what is
+        replaced the newest alone; at one that is named no more for nothing. Raises: NotWritable.
+        """
+        known = {str(name) for (name,) in self._read("SELECT name FROM mirror")}
+        if known == set(mirrors):
+            return
+        with self._write() as db:
+            for gone in known - set(mirrors):
+                db.execute("DELETE FROM place WHERE mirror = ?", (gone,))
+                db.execute("DELETE FROM mirror WHERE name = ?", (gone,))
+            for name in set(mirrors) - known:
+                db.execute("INSERT INTO mirror VALUES (?)", (name,))
+                db.execute(_ADD_PLACES, (name, now))
 
     def keys_before(self, role: str) -> set[str]:
         """The keys that a role had when the entries before were read."""
@@ -151,13 +201,18 @@ class MonitorStore(Database):
 
         Raises: NotWritable.
         """
-        seen = {(a.kind, a.where, a.what): a for a in alarms}
+        seen = {(a.kind, a.where): a for a in _one_each(alarms)}
         with self._write() as db:
             new = [alarm for alarm in seen.values() if _raise(db, alarm)]
             for alarm in self.alarms():
-                if alarm.closed is None and (alarm.kind, alarm.where, alarm.what) not in seen and well(alarm):
+                if alarm.closed is None and (alarm.kind, alarm.where) not in seen and well(alarm):
                     _close(db, alarm, now)
         return new
+
+    def open_alarm(self, alarm: Alarm) -> bool:
+        """Raise an alarm; whether it is new. Raises: NotWritable."""
+        with self._write() as db:
+            return _raise(db, alarm)
 
     def close_alarm(self, alarm: Alarm, now: int) -> None:
         """Close an alarm in a person's name. Raises: NotWritable."""
@@ -170,19 +225,31 @@ class MonitorStore(Database):
         return [Alarm(str(k), str(p), str(w), as_int(s), None if c is None else as_int(c)) for k, p, w, s, c in rows]
 
 
+def _one_each(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """One alarm for each kind and place, with all that was said of it."""
+    found: dict[tuple[str, str], Alarm] = {}
+    for alarm in alarms:
+        before = found.get((alarm.kind, alarm.where), alarm)
+        if alarm.what != before.what:
+            alarm = replace(before, what=one_line(f"{before.what}; {alarm.what}"))
+        found[alarm.kind, alarm.where] = alarm
+    return list(found.values())
+
+
 def _raise(db: sqlite3.Connection, alarm: Alarm) -> bool:
-    """Open an alarm; whether it was not open before."""
-    key = (alarm.kind, alarm.where, alarm.what)
-    opened = db.execute("SELECT closed IS NULL FROM alarm WHERE kind = ? AND place = ? AND what = ?", key).fetchone()
-    if opened is not None and opened[0]:
-        return False
-    db.execute("INSERT OR REPLACE INTO alarm VALUES (?, ?, ?, ?, NULL)", (*key, alarm.since))
-    return True
+    """Open an alarm, or say anew what an open one is about; whether it was not open before."""
+    key = (alarm.kind, alarm.where)
+    row = db.execute("SELECT what, closed FROM alarm WHERE kind = ? AND place = ?", key).fetchone()
+    if row is None or row[1] is not None:
+        db.execute("INSERT OR REPLACE INTO alarm VALUES (?, ?, ?, ?, NULL)", (*key, alarm.what, alarm.since))
+        return True
+    if row[0] != alarm.what:
+        db.execute("UPDATE alarm SET what = ? WHERE kind = ? AND place = ?", (alarm.what, *key))
+    return False
 
 
 def _close(db: sqlite3.Connection, alarm: Alarm, now: int) -> None:
-    key = (now, alarm.kind, alarm.where, alarm.what)
-    db.execute("UPDATE alarm SET closed = ? WHERE kind = ? AND place = ? AND what = ?", key)
+    db.execute("UPDATE alarm SET closed = ? WHERE kind = ? AND place = ?", (now, alarm.kind, alarm.where))
 
 
 def _place(*row: object) -> Place:

@@ -50,6 +50,7 @@ from interlock.commons.live import (
 from interlock.commons.logged import LogFetcher, Logged
 from interlock.commons.membership import MAX_MEMBER_KEYS, MemberKeys, parse_member_keys
 from interlock.commons.newest import Current
+from interlock.commons.notices import keep_notice
 from interlock.commons.pack import Pack, known_name
 from interlock.commons.reading import Reading
 from interlock.commons.resolve import Subscribed, resolve
@@ -185,11 +186,14 @@ class Subscriber:
         private_dir(self._home / "store")
         with file_lock(self._home / "lock"):
             try:
-                return self._update()
+                update = self._update()
             except InterlockError as e:
                 with contextlib.suppress(NotWritable):  # what is wrong is said all the same
                     say_trouble(self._home, self._clock.now_us(), e)
+                self._keep_notice(e)
                 raise
+            self._keep_notice()
+            return update
 
     def offered(self, pack: str, ring: str) -> Offer:
         """The newest that a ring has of a pack, verified as for an update, which changes nothing in force.
@@ -306,6 +310,11 @@ class Subscriber:
                 return act(now)
 
         return self._mirrors.whole(whole)
+
+    def _keep_notice(self, trouble: InterlockError | None = None) -> None:
+        """Keep what was seen for the monitor, where that was agreed to; an update never fails of it."""
+        with contextlib.suppress(InterlockError):
+            keep_notice(self._home, self._reading.log.seen, trouble)
 
     def _take(self, before: Live, live: Live, found: Iterable[tuple[Subscription, Found]]) -> None:
         """Put in force what was found; what changes nothing is not written."""

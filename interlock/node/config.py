@@ -3,6 +3,7 @@
 [mesh]    home = DIR             the node's home (state, trust, packs); by default `mesh` in the state directory
           organisation = NAME    stands with the node in status
           commons = "URL URL"    mirrors or the commons itself, asked in turn; unix:///SOCKET, file:///DIR too
+          monitor = URL          who is told which checkpoints this node sees, once `mesh consent on --monitor` is said
           poll_seconds = 300
 [report]  task = FILE            the task that this node reports for, beside those of `interlock mesh report init`
           token = FILE           the member's bearer token for the leader; not for a task with proofs of membership
@@ -27,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from interlock.base.errors import one_line
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
@@ -53,6 +55,7 @@ _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
 _PLACES: Final = ("http://", "https://", "file:///", "unix:///")
 _DATABASES: Final = ("postgresql://", "postgres://")
 DAY_S: Final = 86_400
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
 LEAST_POLL_S: Final = 0.1
 MOST_POLL_S: Final = DAY_S  # what signs the commons' freshness ends after one
 
@@ -65,6 +68,7 @@ class MeshConfig:
     organisation: str = ""
     commons: str = ""
     poll_s: float = 300
+    monitor: str = ""
 
     def commons_url(self) -> str:
         """Raises: BadConfig, where none is set."""
@@ -111,7 +115,11 @@ def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
     named = home or _text(values, "home")
     place = (settings.beside(named) if home is None else Path(named)) if named else state_dir() / "mesh"
     return MeshConfig(
-        place, _text(values, "organisation"), _text(values, "commons"), _seconds(settings, values, MeshConfig.poll_s)
+        place,
+        _text(values, "organisation"),
+        _text(values, "commons"),
+        _seconds(settings, values, MeshConfig.poll_s),
+        _demand_monitor(_text(values, "monitor"), f"{settings.path}: [mesh] monitor"),
     )
 
 
@@ -166,6 +174,20 @@ def demand_place(url: str, where: str) -> str:
     if url and not url.startswith(_PLACES):
         raise BadConfig(
             "is no address", where=where, fix="write http://HOST, https://HOST, unix:///SOCKET or file:///DIR"
+        )
+    return url
+
+
+def _demand_monitor(url: str, where: str) -> str:
+    """An address that something is told to: by TLS, or on this machine; '' stands for none. Raises: BadConfig."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if url and not (host and (parts.scheme == "https" or (parts.scheme == "http" and host in _HERE))):
+        raise BadConfig(
+            "is no address of a monitor", where=where, fix="write https://HOST; http:// on this machine only"
         )
     return url
 

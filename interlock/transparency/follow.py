@@ -130,6 +130,7 @@ class LogView:
     """What a node has seen of the logs of one policy, in a directory of its own.
 
     `evidence` is the directory for evidence files, by default HOME/evidence. Several processes may share a home.
+    `seen` is the last checkpoint that was offered as the newest and that its log had signed, taken or refused.
     """
 
     def __init__(self, home: Path, policy: TlogPolicy, clock: Clock, *, evidence: Path | None = None) -> None:
@@ -137,6 +138,7 @@ class LogView:
         self._policy = policy
         self._clock = clock
         self._evidence = evidence or home / "evidence"
+        self.seen: Checked | None = None
 
     def last(self, origin: str) -> Checkpoint | None:
         """The last checkpoint that was verified, or None. Raises: BadState, for a damaged state file."""
@@ -157,7 +159,7 @@ class LogView:
 
         Raises: Malformed, UnknownLog, BadSignature, NoQuorum, Rollback, SplitView, BadProof.
         """
-        checked = self._policy.opened(parse_note(note))
+        self.seen = checked = self._policy.opened(parse_note(note))
         return self._take(checked, fetcher, newest=True)
 
     def observe(self, note: bytes, fetcher: Fetcher) -> Checked:

@@ -12,9 +12,9 @@ The request of add-checkpoint, and what each answer means:
 A witness with two keys (Ed25519 and ML-DSA-44) answers with a line of each. GET of the last checkpoint of an origin is
 answered too (`latest`); sign-subtree, which is optional, is not: its subtrees serve certificates made of Merkle trees.
 
-A time that was stated is never followed by an earlier one: where the clock once stood in the future, that time is stated
-until it comes, or until the operator says that it was wrong (`restate`). Then the last tree of each log is cosigned again
-at the present time; nothing of what was cosigned is forgotten.
+A time that was stated is never followed by an earlier one: where the clock once stood in the future, that time is
+stated until it comes, or until the operator says that it was wrong (`restate`). Then the last tree of each log is
+cosigned again at the present time; nothing of what was cosigned is forgotten.
 
 The new state is on disk before the answer is made, and reading the old state, checking and writing the new one happen
 under one lock, of the process and of the directory: no two histories are ever cosigned, whoever asks and when.

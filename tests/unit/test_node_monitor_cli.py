@@ -98,7 +98,7 @@ def test_a_watchdog_reads_from_the_status_whether_an_alarm_is_open(made: Setup) 
     made.both()
     config = serve_config(read_settings(made.dir / "interlock.toml"))
     watching = monitor_of(config, made.commons.clock)
-    app = monitor_role.app(watching)
+    app = monitor_role.app(watching, made.commons.clock)
     watching.look()
     assert ask(app, "/alarms").status == 200
     made.commons.log.append(b"junk")

@@ -19,9 +19,11 @@ from interlock.commons.indicators import Catalog
 from interlock.dap.task import Task, TaskRefused
 from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
+from interlock.node.cli.mesh_notices import monitor_consent
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import keep_reporting, reporters_of, tasks_of
 from interlock.node.roles import follow, report
+from interlock.node.roles.tell import TELL_EVERY_S, keep_telling
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
 
@@ -41,6 +43,12 @@ def run(args: argparse.Namespace) -> int:
             thread = threading.Thread(target=keep_reporting, args=(reporters, stop), daemon=True)
             thread.start()
             stack.callback(thread.join, 10)
+        if config.monitor:
+            every_s = min(config.poll_s, TELL_EVERY_S)
+            telling = threading.Thread(
+                target=keep_telling, args=(config.home, config.monitor, stop), kwargs={"every_s": every_s}, daemon=True
+            )
+            telling.start()
         watch = follow.StepBacks(config.home, guard_settings(args.config).receipts, SystemClock())
         follow.follow(subscriber, stop, every_s=config.poll_s, on_update=watch)
     return EXIT_OK
@@ -50,6 +58,8 @@ def consent(args: argparse.Namespace) -> int:
     """Say yes or no, or show what was said, and what a yes would be a yes to."""
     config = config_of(args)
     _demand_home(config)
+    if args.monitor:
+        return monitor_consent(args, config)
     if args.answer == "show":
         return _show(args, config)
     if args.answer == "off":

@@ -28,6 +28,8 @@ def register(group: Commands) -> None:
     consent = add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
     consent.add_argument("answer", choices=("on", "off", "show"))
     consent.add_argument("task", nargs="?", help="the task's name; off without one is off for all")
+    told = "say whether the monitor of the configuration is told which checkpoints this node sees"
+    consent.add_argument("--monitor", action="store_true", help=told)
     consent.add_argument("--demo", action="store_true", help="agree to a task with the floor of a demo")
     consent.add_argument("--json", action="store_true", help="one JSON object, for show")
     _report_commands(group)

@@ -12,9 +12,11 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState
 from interlock.commons.monitor import Looked
+from interlock.commons.monitor_notices import Told
 from interlock.commons.monitor_store import Alarm
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.config import serve_config
+from interlock.node.roles.monitor import told_body
 from interlock.node.wiring.monitor import monitor_of
 
 __all__ = ["monitor"]
@@ -32,12 +34,13 @@ def monitor(args: argparse.Namespace) -> int:
             print(f"closed: {_line(alarm)}")
             return EXIT_OK
         looked = watching.look()
-        alarms = watching.store.alarms()
+        alarms, told = watching.store.alarms(), watching.notices.told()
     if args.json:
         body = {"tree_size": looked.tree_size, "places": looked.places, "alarms": [asdict(a) for a in alarms]}
-        print(json.dumps(body, indent=1))
+        print(json.dumps({**body, "notices": told_body(told)}, indent=1))
     else:
         _show(looked, alarms)
+        _show_told(told)
     return EXIT_REFUSED if looked.open else EXIT_OK
 
 
@@ -57,6 +60,18 @@ def _show(looked: Looked, alarms: list[Alarm]) -> None:
         print(f"{len(looked.open)} open, {closed} closed; one that is dealt with: interlock mesh monitor --close N")
     else:
         print("all of it fits" + (f"; {closed} alarms of before are closed" if closed else ""))
+
+
+def _show_told(told: Told) -> None:
+    """What nodes told; a root that the log has not signed is a claim, and is shown as one."""
+    if told.counts:
+        counts = ", ".join(f"{count} {result}" for result, count in told.counts.items())
+        print(f"told by nodes: {counts}; {told.waiting} trees wait until this monitor has read that far")
+    for tree in told.unproven:
+        root = tree.root.hex()[:16]
+        print(
+            f"unproven: {tree.origin}: somebody names another root of {tree.size} entries, {root} ({tree.count} times)"
+        )
 
 
 def _line(alarm: Alarm) -> str:

@@ -23,6 +23,7 @@ from interlock.commons.rings import known_ring
 from interlock.commons.subscribe import Subscriber, Update
 from interlock.commons.turns import mirrors_of
 from interlock.commons.windows import parse_window, shown_time
+from interlock.node.cli.mesh_notices import telling
 from interlock.node.config import MeshConfig, mesh_config, settings_of, toml_text
 
 __all__ = [
@@ -83,14 +84,15 @@ def subscribe(args: argparse.Namespace) -> int:
     known = {row.key for row in read_subscriptions(config.home)}
     for key in keys:
         subscriber.subscribe(*key, window)
-    try:
-        found = patiently(subscriber.update)
-    except InterlockError:
-        for key in keys:
-            if key not in known:
-                subscriber.unsubscribe(*key)
-        raise
-    _tell(found)
+    with telling(config):
+        try:
+            found = patiently(subscriber.update)
+        except InterlockError:
+            for key in keys:
+                if key not in known:
+                    subscriber.unsubscribe(*key)
+            raise
+        _tell(found)
     live, now = read_live(config.home), SystemClock().now_us()
     for row in (live.rows[key] for key in keys if live.rows[key] not in found.changed):
         print(row_line(row, now))  # known before: what its window is now
@@ -110,12 +112,15 @@ def unsubscribe(args: argparse.Namespace) -> int:
 
 def update(args: argparse.Namespace) -> int:
     """Look for news once; whatever does not verify leaves what is in force."""
-    found = patiently(subscriber_of(config_of(args)).update)
-    if args.json:
-        changed, held = [asdict(row) for row in found.changed], dict(found.held)
-        _print_json("interlock-update", {"changed": changed, "changes": list(map(asdict, found.changes)), "held": held})
-    else:
-        _tell(found)
+    config = config_of(args)
+    with telling(config):
+        found = patiently(subscriber_of(config).update)
+        if args.json:
+            changed, held = [asdict(row) for row in found.changed], dict(found.held)
+            changes = list(map(asdict, found.changes))
+            _print_json("interlock-update", {"changed": changed, "changes": changes, "held": held})
+        else:
+            _tell(found)
     return EXIT_OK
 
 

@@ -28,6 +28,7 @@ from interlock.commons.stepback import read_step_back
 from interlock.commons.timefloor import behind
 from interlock.commons.windows import shown_time
 from interlock.node.cli.mesh_node import config_of, row_line
+from interlock.node.cli.mesh_notices import monitor_rows
 from interlock.node.cli.rows import Row, report_rows
 from interlock.node.config import MeshConfig
 from interlock.transparency.follow import MAX_EVIDENCE, parse_evidence
@@ -82,6 +83,7 @@ def rows(config: MeshConfig) -> Iterator[Row]:
         yield Row("state", "fail", f"{e.where}: {e.what}", e.fix)
     yield from _step_backs(config)
     yield from _split_views(config)
+    yield from monitor_rows(config)
 
 
 def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int) -> Iterator[Row]:

@@ -1,6 +1,9 @@
-"""A monitor as a server: the loop that looks, and what it has found for whoever asks.
+"""A monitor as a server: the loop that looks, what it has found for whoever asks, and what nodes tell it.
 
-GET /alarms    all alarms, the newest first, as JSON; 503 while one is open, so that any watchdog can read it
+GET /alarms      all alarms, the newest first, as JSON; 503 while one is open, so that any watchdog can read it
+POST /notices    what a node saw of the log (commons.notices); whoever posts is neither asked who it is nor remembered
+                 200 with the answer; 400, 403, 404, 413 for what is no notice, is not signed by the log, is of another
+                 log, is too large; 429 for too many at once, whoever sends them; 503 where this monitor is out of order
 """
 
 from __future__ import annotations
@@ -9,31 +12,98 @@ import asyncio
 import logging
 import threading
 from dataclasses import asdict
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from interlock.base.errors import InterlockError, fault_line
+from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.errors import EXIT_REFUSED, InterlockError, fault_line
 from interlock.commons.monitor import Monitor
+from interlock.commons.monitor_notices import Told
+from interlock.commons.notices import MAX_NOTICE, answer_of
+from interlock.node.http import BadBody, body_of
 
-__all__ = ["app", "keep_looking"]
+__all__ = ["app", "keep_looking", "told_body"]
 
 log = logging.getLogger("interlock.monitor")
 
 
-def app(monitor: Monitor) -> Starlette:
-    """Serves what the monitor found; it takes nothing in."""
+PER_SECOND: Final = 20  # notices, of all nodes together
+AT_ONCE: Final = 200  # before that counts
+BODIES: Final = 16  # that are on their way at a time
+_STATUS: Final = {"bad-signature": 403, "not-found": 404}
+
+
+def app(monitor: Monitor, clock: Clock) -> Starlette:
+    """Serves what the monitor found, and takes notices."""
+    door = _Door(clock)
 
     async def alarms(_request: Request) -> Response:
         found = await asyncio.to_thread(monitor.store.alarms)
         size = await asyncio.to_thread(lambda: monitor.store.size)
+        told = await asyncio.to_thread(monitor.notices.told)
         status = 503 if any(alarm.closed is None for alarm in found) else 200
-        body = {"tree_size": size, "alarms": [asdict(alarm) for alarm in found]}
+        body = {"tree_size": size, "alarms": [asdict(alarm) for alarm in found], "notices": told_body(told)}
         return JSONResponse(body, status, headers={"Cache-Control": "no-store"})
 
-    return Starlette(routes=[Route("/alarms", alarms, methods=["GET"])])
+    async def notices(request: Request) -> Response:
+        if not door.lets_in():
+            return PlainTextResponse("too many notices; come again later\n", 429, headers={"Retry-After": "60"})
+        try:
+            body = await body_of(request, MAX_NOTICE)
+            taken = await asyncio.to_thread(monitor.notices.take, body)
+        finally:
+            door.inside -= 1
+        if taken.alarm is not None:
+            log.error("%s: %s: %s", taken.alarm.kind, taken.alarm.where, taken.alarm.what)
+        return Response(answer_of(taken.result), media_type="application/json")
+
+    return Starlette(
+        routes=[Route("/alarms", alarms, methods=["GET"]), Route("/notices", notices, methods=["POST"])],
+        exception_handlers={InterlockError: _refused},
+    )
+
+
+def told_body(told: Told) -> dict[str, object]:
+    """What nodes told, as JSON has it."""
+    trees = [
+        {"origin": t.origin, "size": t.size, "root": t.root.hex(), "count": t.count, "hour": t.at}
+        for t in told.unproven
+    ]
+    return {"counts": told.counts, "waiting": told.waiting, "unproven": trees}
+
+
+class _Door:
+    """Lets so many in a second, and so many be inside; it looks at nobody's face."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left = float(AT_ONCE)
+        self._at = clock.now_us()
+        self.inside = 0
+
+    def lets_in(self) -> bool:
+        """Whether one more may come in now, which then is inside."""
+        now = self._clock.now_us()
+        self._left = min(AT_ONCE, self._left + max(0, now - self._at) * PER_SECOND / MICROSECONDS)
+        self._at = now
+        if self._left < 1 or self.inside >= BODIES:
+            return False
+        self._left -= 1
+        self.inside += 1
+        return True
+
+
+def _refused(_request: Request, e: Exception) -> Response:
+    if isinstance(e, BadBody):
+        return PlainTextResponse(e.what + "\n", e.status)
+    if isinstance(e, InterlockError) and e.exit_code == EXIT_REFUSED:
+        return PlainTextResponse(f"{e.what}\n", _STATUS.get(e.code, 400))
+    log.error("a notice was not taken: %s", e)
+    return PlainTextResponse("this monitor is out of order\n", 503)
 
 
 def keep_looking(monitor: Monitor, stop: threading.Event, *, every_s: float) -> None:
