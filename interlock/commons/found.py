@@ -111,8 +111,7 @@ class Finder:
         """
         rows = dict.fromkeys(live.withdrawn)
         for ring in sorted(rings):
-            for row in revoked(view.target, ring, self._in_log):
-                rows[replace(row, ring=ring)] = None
+            rows.update(dict.fromkeys(revoked(view, ring, self._in_log, live.withdrawn)))
         return live if len(rows) == len(live.withdrawn) else replace(live, withdrawn=tuple(rows))
 
     def _in_log(self, entry: bytes, proof: bytes) -> Checked:

@@ -20,6 +20,7 @@ from interlock.commons.grants import Grant, Grants, dump_grants, granted_documen
 from interlock.commons.live import GRANTS, LIVE, LiveRow, read_live, store_file
 from interlock.commons.pack import MAX_PACK, BadPack, Pack, parse_pack, sha256_hex
 from interlock.commons.resolve import BASE_NAME, Resolved, Subscribed, resolved
+from interlock.commons.rings import ACTING
 from interlock.commons.timefloor import CLOCK, held_until, read_floor, trusted_now
 from interlock.commons.withdrawn import Withdrawn
 from interlock.engine.policy.builtins import builtin
@@ -152,8 +153,12 @@ def grant(
     """Let rules of a live pack act in full, all of them where none is named; returns what was granted.
 
     With `watched`, the rules of the version in its monitor window; they act when that is over.
-    Raises: NotInstalled, BadPack (an unknown rule id, one that was taken back, or a pack in shadow), NotWritable.
+    Raises: NotInstalled, BadPack (an unknown rule id, one that was taken back, a pack in shadow, or a ring where no
+    grant counts), NotWritable.
     """
+    if ring != ACTING:
+        told, fix = f"is in {ring}, where no rule blocks or masks, granted or not", f"grant it once it is in {ACTING}"
+        raise BadPack(told, where=f"mesh:{pack}@{ring}", fix=fix)
     live = read_live(home)
     row = (live.watched(now_us) if watched else live.in_force(now_us)).get((pack, ring))
     if row is None:

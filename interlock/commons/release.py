@@ -129,47 +129,44 @@ class Releases(Steps):
     def revoke(
         self,
         name: str,
-        version: int,
+        version: int | None,
         *,
         why: str,
         rules: tuple[str, ...] = (),
         removal: bool = False,
         key: Ed25519Signer | None = None,
     ) -> Published:
-        """Take a version back in every ring where it lies, or rules of it.
+        """Take a version back in every ring where it lies, or rules of it; with no version every one that is out.
 
-        `key` is its author's; without it the rings' own keys say so. A removal needs the top-level keys as well.
-        Raises: BadPack (no such version or rule), BadKey, BadRecord; and as `publish`.
+        Versions that are yet to come are never among them: each is named. `key` is the author's; without it the rings'
+        own keys say so. A removal takes the signatures of those who hold targets as well.
+        Raises: BadPack (no such version or rule), BadKey, BadRecord, NeedsHolders; and as `publish`.
         """
         if removal and key is not None:
             fix = "leave --removal away, or have the commons say so without --key"
             raise BadKey("is an author's, who may not take out what others have in force", where="--removal", fix=fix)
-        base = self._seen()
-        packs = {ring: pack for ring in RINGS if (pack := self._found(name, version, ring, base)) is not None}
-        if not packs:
-            raise BadPack(f"has no version {version} in any ring", where=name, fix="check the number")
+        packs = self._taken_back(name, version, rules, self._seen())
         scope = "removal" if removal else "activation"
         records = {
-            ring: Revocation(pack.digest, name, version, ring, rules, why, scope).data for ring, pack in packs.items()
+            place: Revocation(pack.digest, name, pack.version, place[0], rules, why, scope).data
+            for place, pack in packs.items()
         }
-        for ring, pack in packs.items():
-            parse_revocation(records[ring], "revocation")
-            unknown = [rule for rule in rules if rule not in {doc.id for doc in pack.rules}]
-            if unknown:
-                raise BadPack("has no such rule", where=f"{name}: {unknown[0]}", fix="check its id")
+        for place, pack in packs.items():
+            parse_revocation(records[place], "revocation")
             if key is not None and key.verifier.text != pack.author_key:
                 raise BadKey("is not the author's key of this pack", where=key.verifier.text)
 
         def begin(now: Base) -> Begun:
             self._demand_news(records, removal=removal, base=now)
             items = tuple(
-                self._record_item("revoke", name, version, ring, data, key or self._key(ring).key)
-                for ring, data in records.items()
+                self._record_item("revoke", name, of, ring, data, key or self._key(ring).key)
+                for (ring, of), data in records.items()
             )
-            return Begun(items, roles=(*records, "targets") if removal else tuple(records))
+            rings = tuple(dict.fromkeys(ring for ring, _ in records))
+            return Begun(items, roles=(*rings, "targets") if removal else rings)
 
         last = next(reversed(records))
-        return self._run((("revoke", f"{last}/", records[last]),), begin, None)
+        return self._run((("revoke", f"{last[0]}/", records[last]),), begin, None)
 
     def set_reviewers(self, reviewers: Reviewers) -> Published:
         """Say who reviews, and how many stable needs. Raises: BadRecord; and as `publish`."""
@@ -198,6 +195,27 @@ class Releases(Steps):
         path, role = pack_path(ring, name, version), role_of_pack(ring, kind_of(name))
         data = self._repository.target(role, base[role], path)
         return None if data is None else parse_pack(data, where=path)
+
+    def _taken_back(
+        self, name: str, version: int | None, rules: tuple[str, ...], base: Base
+    ) -> dict[tuple[str, int], Pack]:
+        """Each ring and version that is meant: this one, or all that have these rules. Raises: BadPack."""
+        found: dict[tuple[str, int], Pack] = {}
+        for ring in RINGS:
+            role, start = role_of_pack(ring, kind_of(name)), f"packs/{ring}/{name}/"
+            paths = [p for p in self._repository.paths(role, base[role]) if p.startswith(start) and p.endswith(".json")]
+            for number in sorted(int(path.removeprefix(start).removesuffix(".json")) for path in paths):
+                pack = self._found(name, number, ring, base) if version in (None, number) else None
+                if pack is not None:
+                    found[ring, number] = pack
+        if not found:
+            told = "is in no ring" if version is None else f"has no version {version} in any ring"
+            raise BadPack(told, where=name, fix="check the name and the number")
+        held = {place: set(rules) - {doc.id for doc in pack.rules} for place, pack in found.items()}
+        unknown = min(held.values(), key=len)
+        if unknown:
+            raise BadPack("has no such rule", where=f"{name}: {min(unknown)}", fix="check its id")
+        return {place: pack for place, pack in found.items() if not held[place]}
 
     def _out(self, name: str, ring: str, base: Base) -> Pack:
         """What is out in a ring under a name. Raises: BadPack."""
@@ -261,18 +279,19 @@ class Releases(Steps):
     def _listed(self, role: str, path: str, base: Base) -> bytes:
         return self._wanted(role, path, base) or b"[]"
 
-    def _demand_news(self, records: Mapping[str, bytes], *, removal: bool, base: Base) -> None:
+    def _demand_news(self, records: Mapping[tuple[str, int], bytes], *, removal: bool, base: Base) -> None:
         """Raises: BadRecord, for what was taken back just so already, or where a list would outgrow what nodes read."""
-        said = 0
-        for ring, record in records.items():
-            lists = [(ring, revoked_path(ring)), *([("targets", REMOVALS_PATH)] if removal else [])]
-            for role, path in lists:
+        said, sizes = 0, dict.fromkeys([REMOVALS_PATH, *map(revoked_path, RINGS)], 0)
+        for (ring, _), record in records.items():
+            for role, path in [(ring, revoked_path(ring)), *([("targets", REMOVALS_PATH)] if removal else [])]:
                 data = self._listed(role, path, base)
-                if len(data) + _EVIDENCE_ROOM + 2 * len(record) > MAX_EVIDENCE:
+                sizes[path] = max(sizes[path], len(data)) + _EVIDENCE_ROOM + 2 * len(record)
+                if sizes[path] > MAX_EVIDENCE:
                     raise BadRecord(f"has no room: nodes read {MAX_EVIDENCE} bytes", where=path, fix="revoke less")
                 said += any(row.record == record for row in parse_evidence_list(data, path))
         if said == len(records) * (2 if removal else 1):
-            raise BadRecord("is taken back just so already", where=", ".join(records))
+            rings = ", ".join(dict.fromkeys(ring for ring, _ in records))
+            raise BadRecord("is taken back just so already", where=rings)
 
     def _approvals(self, pack: Pack, from_ring: str, ring: str, base: Base) -> list[Evidence]:
         """The newest approval of each reviewer. Raises: GateRefused, where one rejects it or they are too few."""

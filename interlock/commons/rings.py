@@ -14,9 +14,10 @@ from typing import Final
 from interlock.commons.grants import Ungranted
 from interlock.engine.decision import Verdict
 
-__all__ = ["RINGS", "capped", "known_ring"]
+__all__ = ["ACTING", "RINGS", "capped", "known_ring"]
 
 RINGS: Final = ("canary", "beta", "stable")
+ACTING: Final = "stable"  # the one ring where a rule may block and mask, if it is granted
 
 
 def known_ring(ring: str) -> str:
@@ -33,6 +34,6 @@ def capped(verdict: Verdict, ring: str, *, granted: bool, ungranted: Ungranted =
     """
     if verdict is Verdict.ALLOW or ring not in ("beta", "stable"):
         return Verdict.ALLOW
-    if ring == "stable" and granted:
+    if ring == ACTING and granted:
         return verdict
     return Verdict.ESCALATE if verdict is Verdict.ESCALATE or ungranted == "escalate" else Verdict.ALLOW

@@ -34,7 +34,6 @@ from interlock.commons.records import (
     parse_revocation,
 )
 from interlock.commons.reviewers import Reviewer, Reviewers, parse_reviewers
-from interlock.commons.revocation import BadRevocation, withdrawn_rows
 from interlock.commons.signers import load_keys
 from interlock.commons.speakers import Speakers
 from interlock.commons.steps import Begun
@@ -303,23 +302,6 @@ def test_a_revoked_version_is_neither_promoted_nor_taken_by_a_new_node(tmp_path:
             publisher.promote("team", 1, "beta", "stable", bench=WITHOUT)
         with pytest.raises(BadPack, match="1 is out in beta"):
             publisher.publish(pack(), "beta", bench=WITHOUT)
-
-
-def test_an_author_s_word_is_no_removal(tmp_path: Path) -> None:
-    with world(tmp_path) as commons:
-        publisher = plain(commons)
-        publisher.publish(pack(), "beta", bench=WITHOUT)
-        publisher.revoke("team", 1, why="it was wrong", rules=("team.zap",), key=seed("author"))
-        repository = commons.publisher._repository
-        data = repository.target("beta", repository.versions()["beta"], "revoked/beta.json")
-        assert data is not None
-        checked: list[bytes] = []
-        (row,) = withdrawn_rows(data, "beta", "activation", lambda e, p: checked.append(e), "revoked")
-        assert (row.pack, row.version, row.rules, row.scope) == ("team", 1, ("team.zap",), "activation")
-        assert len(checked) == 1
-        with pytest.raises(BadRevocation, match="no removal"):
-            withdrawn_rows(data, "beta", "removal", lambda e, p: None, "removals")
-        assert withdrawn_rows(data, "stable", "activation", lambda e, p: None, "revoked") == ()
 
 
 # --- one file, and any bytes -----------------------------------------------------------------------------------------

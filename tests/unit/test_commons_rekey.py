@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tuf.api.metadata import Targets  # type: ignore[attr-defined]
 
 from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState
@@ -16,13 +19,20 @@ from interlock.base.keys import Ed25519Signer, Ed25519Verifier, dump_key
 from interlock.commons import keyring, repository, steps
 from interlock.commons.ceremony import Assembled, assemble, request_of, sign_request
 from interlock.commons.holders import CeremonyRefused
+from interlock.commons.ilpack import export_ilpack, verify_ilpack
 from interlock.commons.keyring import make_next, named_key
-from interlock.commons.layout import TOP_ROLES
+from interlock.commons.known_operators import known_operators
+from interlock.commons.layout import TOP_ROLES, entry_path, pack_path, proof_path
 from interlock.commons.live import read_live
+from interlock.commons.logged import NotLogged
+from interlock.commons.operators import Operator, Operators
 from interlock.commons.pack import sha256_hex
 from interlock.commons.rootplan import Plan, plan_of
+from interlock.commons.signers import load_keys
+from interlock.commons.speakers import Speakers, former_keys
 from interlock.commons.transcript import transcript_of
 from interlock.transparency.entry import known_entry
+from tests.attack.thief import Thief
 from tests.unit.commons_world import World, log_policy, pack, seed, world
 
 
@@ -186,6 +196,59 @@ def test_a_second_rotation_makes_a_second_key(commons: World) -> None:
 def test_a_top_role_is_not_rotated_without_its_keyholders(commons: World) -> None:
     with pytest.raises(BadInput, match="no delegated role"):
         commons.publisher.rotate("snapshot", next_key(commons, "snapshot").text)
+
+
+# what a former key said
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_new_node_takes_what_the_old_key_logged_before_it_was_replaced(commons: World, times: int) -> None:
+    for number in range(times):
+        path = key_path(commons, "stable")
+        following = path.with_name(path.name + ".next")
+        following.write_bytes(dump_key(Ed25519Signer(bytes([number + 1]) * 32)))
+        following.chmod(0o600)
+        commons.publisher.rotate("stable", named_key(following))
+    assert follows(commons, "new") == (1,)
+    data = export_ilpack(commons.public, "team", 1, "stable")
+    assert verify_ilpack(data, commons.root, commons.policy, "f").pack.version == 1
+
+
+def test_a_new_node_takes_a_list_that_a_former_snapshot_key_logged(commons: World) -> None:
+    commons.publisher.publish_operators(Operators(1, (Operator("Acme", "Acme", {"commons": ("https://c.example",)}),)))
+    made = with_keys(commons, "snapshot")
+    commons.publisher.install_root(made.root, made.transcript)
+    assert follows(commons, "new") == (1,)
+    assert known_operators(commons.home / "new") is not None
+
+
+def test_a_retired_key_that_was_stolen_logs_nothing_that_counts(commons: World) -> None:
+    old = load_keys(commons.home / "commons" / "keys", ("stable",))["stable"].key
+    commons.publisher.rotate("stable", next_key(commons, "stable").text)
+    thief = Thief(commons)
+    made = pack(2)
+    late = thief.entry(made, by=old)
+    path = pack_path("stable", "team", 2)
+    thief.forge(made, lambda _: {entry_path(path): late, proof_path(path): commons.log.append(late)})
+    for name in ("old", "new"):
+        member = commons.member(name, thief.shows())
+        member.subscribe("team", "stable")
+        with pytest.raises(NotLogged, match="logged by a key that does not sign it"):
+            member.update()
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_a_former_key_counts_below_the_index_where_it_ended_and_nowhere_else(index: int, until: int) -> None:
+    speakers = Speakers(frozenset({"now"}), {"former": until})
+    assert speakers.may_say("now", index)
+    assert speakers.may_say("former", index) == (index < until)
+    assert not speakers.may_say("nobody", index)
+
+
+@pytest.mark.parametrize("rows", [None, [], "x", {"k": "1"}, {"k": -1}, {"k": True}, {"k": 1.5}])
+def test_a_row_of_former_keys_that_is_none_gives_no_key_a_word(rows: object) -> None:
+    signed = Targets(unrecognized_fields={"x-interlock-former-keys": rows})
+    assert former_keys(signed) == {}
 
 
 # killed anywhere

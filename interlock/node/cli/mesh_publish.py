@@ -85,8 +85,8 @@ def promote(args: argparse.Namespace) -> int:
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Take a version back, or rules of it."""
-    name, version = _at_version(args.pack)
+    """Take a version back, or rules of it; every version that is out where none is named."""
+    name, version = _at_version(args.pack) if "@" in args.pack else (args.pack, None)
     key, rules = _key(args), tuple(args.rule)
     done = _publisher(args).revoke(name, version, why=args.why, rules=rules, removal=args.removal, key=key)
     print(published_text(done))

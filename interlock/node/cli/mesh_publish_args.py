@@ -66,11 +66,12 @@ def _rings(group: Commands) -> None:
     _bench(promote)
     promote.epilog = "example: interlock mesh promote team@3 --from beta --to stable --corpus corpora --dir commons"
     revoke = _operator(group, "revoke", "take a version of a pack back, or rules of it")
-    revoke.add_argument("pack", metavar="PACK@VERSION")
+    told = "one version; PACK alone: every version that is out and has the rules"
+    revoke.add_argument("pack", metavar="PACK[@VERSION]", help=told)
     revoke.add_argument("--rule", action="append", default=[], metavar="ID", help="only this rule; may be repeated")
     revoke.add_argument("--why", required=True, metavar="TEXT", help="one line, which every node says")
     _key(revoke, "the author's key; without it the rings' own say so")
-    told = "and whoever has it in force takes it out, granted rules too: needs the top-level key"
+    told = "and whoever has it in force takes it out, granted rules too: those who hold targets have to sign"
     revoke.add_argument("--removal", action="store_true", help=told)
     reviewers = _operator(group, "reviewers", "say who reviews, and how many approvals stable needs; or show it")
     reviewers.add_argument(
