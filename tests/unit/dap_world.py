@@ -19,6 +19,7 @@ from interlock.dap.drafts import DAP_18, Draft, ReportError, Role
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
 from interlock.dap.hpke import X25519, Kem
+from interlock.dap.jobs import ReportShare
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, ReportProof, admit_all
 from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
@@ -52,6 +53,7 @@ def configuration(
     precision: int = PRECISION,
     membership: bytes | None = None,
     noise: Noise | None = None,
+    interval: Interval | None = None,
 ) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"catalog").digest(),
@@ -62,11 +64,19 @@ def configuration(
         vdaf_config=VDAF_CONFIG,
         membership=membership,
         noise=noise,
+        interval=interval,
     )
 
 
-def task(least: int = 3, membership: bytes | None = None, draft: Draft = DAP_18, noise: Noise | None = None) -> Task:
-    return task_of(configuration(least=least, membership=membership, noise=noise), demo=True, draft=draft)
+def task(
+    least: int = 3,
+    membership: bytes | None = None,
+    draft: Draft = DAP_18,
+    noise: Noise | None = None,
+    interval: Interval | None = None,
+) -> Task:
+    data = configuration(least=least, membership=membership, noise=noise, interval=interval)
+    return task_of(data, demo=True, draft=draft)
 
 
 @dataclass
@@ -138,10 +148,11 @@ class World:
         kem: Kem = X25519,
         noise: Noise | None = None,
         draft: Draft = DAP_18,
+        interval: Interval | None = None,
     ) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.task = task(least, membership, draft, noise)
+        self.task = task(least, membership, draft, noise, interval)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
         self.helper_key = new_key(2, secrets.token_bytes, kem)
@@ -212,6 +223,10 @@ class World:
             rng=secrets.token_bytes,
             proof=proof,
         )
+
+    def share_of(self, report: Report) -> ReportShare:
+        """The helper's part of a report, as a leader passes it on."""
+        return ReportShare(report.metadata, report.public_share, report.helper_share)
 
     def resealed(self, report: Report) -> Report:
         """A report whose metadata was changed, with its leader's share sealed to that; the share itself is anything."""
