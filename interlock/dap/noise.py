@@ -236,7 +236,7 @@ def demand_room(noise: Noise, algorithm_id: int, vdaf_config: bytes) -> None:
 
 
 def _variance(noise: Noise, shape: Shape) -> Fraction:
-    """Of the Gaussian that costs this rho: sensitivity squared over twice the rho (Theorem 14)."""
+    """Of the Gaussian that costs this rho: sensitivity squared over twice the rho (theorem on many dimensions)."""
     return shape.l2_squared / (2 * noise.cost)
 
 

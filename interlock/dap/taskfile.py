@@ -1,8 +1,9 @@
 """A task and HPKE keys as files. An aggregator's task and keys hold secrets; the client's task holds none.
 
 Pairs: `dump_task` and `load_task`, `dump_client_task` and `load_client_task` (what members and the collector get),
-`dump_key` and `load_key` (the collector's), `dump_keys` and `load_keys` (an aggregator's, the first is the one to seal
-to). Whoever writes bytes that hold secrets makes the file private. A task of version 1 names no draft: it is dap-18.
+`dump_key` and `load_key` (the collector's), `dump_config` and `load_config` (its public half), `dump_keys` and
+`load_keys` (an aggregator's, the first is the one to seal to). Whoever writes bytes that hold secrets makes the file
+private. A task of version 1 names no draft: it is dap-18.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from interlock.dap.task import TIME_MOST, AggregatorTask, Task, TaskRefused, tas
 
 __all__ = [
     "dump_client_task",
+    "dump_config",
     "dump_key",
     "dump_keys",
     "dump_task",
     "load_client_task",
+    "load_config",
     "load_key",
     "load_keys",
     "load_task",
@@ -35,6 +38,7 @@ _TASK_FORMAT: Final = "interlock-dap-task"
 _CLIENT_FORMAT: Final = "interlock-dap-client-task"
 _KEY_FORMAT: Final = "interlock-hpke-key"
 _KEYS_FORMAT: Final = "interlock-hpke-keys"
+_CONFIG_FORMAT: Final = "interlock-hpke-config"
 _TASK_VERSION: Final = 2
 _KEY_VERSION: Final = 1
 _RESTORE: Final = "restore it from its backup"
@@ -94,6 +98,20 @@ def dump_key(key: HpkeKey) -> bytes:
 def load_key(data: bytes, *, where: str) -> HpkeKey:
     """Raises: BadState, NewerFormat."""
     return _key(unstamped(data, _KEY_FORMAT, _KEY_VERSION, where=where), where)
+
+
+def dump_config(config: HpkeConfig) -> bytes:
+    """A public key, as whoever seals to it is handed it."""
+    return stamped(_CONFIG_FORMAT, _KEY_VERSION, {"config": config.encode().hex()})
+
+
+def load_config(data: bytes, *, where: str) -> HpkeConfig:
+    """Raises: BadState, NewerFormat."""
+    body = unstamped(data, _CONFIG_FORMAT, _KEY_VERSION, where=where)
+    try:
+        return HpkeConfig.decode(_hex(body, "config"))
+    except (ValueError, Malformed) as e:
+        raise BadState(f"is damaged ({e})", where=where, fix="ask the key's owner for it again") from None
 
 
 def dump_keys(keys: Sequence[HpkeKey]) -> bytes:

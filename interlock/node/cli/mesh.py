@@ -14,6 +14,7 @@ from typing import Final
 from interlock.node.cli import (
     mesh_ceremony_args,
     mesh_count_args,
+    mesh_dap_args,
     mesh_help,
     mesh_hpke_args,
     mesh_indicator_args,
@@ -64,6 +65,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     mesh_count_args.register(group)
     mesh_indicator_args.register(group)
     mesh_members_args.register(group)
+    mesh_dap_args.register(group)
     mesh_hpke_args.register(group)
     mesh_roles_args.register(group)
     _token_command(group)

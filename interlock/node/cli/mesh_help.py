@@ -18,7 +18,7 @@ GROUPS: Final = {
         *("init", "subscribe", "unsubscribe", "update", "diff", "pin", "rollback", "run", "grant", "settings"),
     ),
     "look after a node": (*("status", "doctor", "pins", "clock", "try", "journal", "stepback", "gossip", "verify"),),
-    "report counts": ("consent", "report", "ledger", "tally", "members", "indicator"),
+    "report counts": ("consent", "report", "ledger", "tally", "members", "indicator", "dap"),
     "publish packs": ("pack", "publish", "review", "promote", "revoke", "reviewers", "export", "harness"),
     "run a commons or a role of it": ("setup", "serve", "token", "hpke", "ceremony", "keys", "operators", "log", "monitor"),
 }

@@ -1,0 +1,153 @@
+"""The argument tree of `interlock mesh dap`: tasks, a trial pair, reports sent by hand, and collecting."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from interlock.node.cli.mesh_args import Commands, add, add_service
+
+__all__ = ["DRAFTS", "register"]
+
+DRAFTS: Final = ("dap-18", "dap-19", "dap-20")
+_TASK: Final = "interlock.node.cli.mesh_dap_task"
+_DAP: Final = "interlock.node.cli.mesh_dap"
+_PAIR: Final = "interlock.node.cli.mesh_dap_pair"
+_EXAMPLE: Final = """\
+an example; both aggregators on this machine, for a trial, then a report and a result by hand:
+  interlock mesh dap pair --dir trial                                prints the lines to submit and to collect
+a real task, of a commons whose catalog is out, run by two operators:
+  interlock mesh dap key --out collector.json --public collector.pub       by the collector
+  interlock mesh dap task create hosts-1 --catalog hosts-1.json --leader https://dap.acme.example \\
+      --helper https://dap.globex.example --dir commons --out task.json    by the commons: signed and logged
+  interlock mesh dap task add task.json --dir leader --collector collector.pub --secret verify.secret
+  interlock mesh dap task add task.json --dir helper --collector collector.pub --secret verify.secret
+  interlock mesh dap collect --task task.json --key collector.json --token collector.token
+"""
+
+
+def register(group: Commands) -> None:
+    """Add `dap` with its commands."""
+    dap = group.add_parser(
+        "dap",
+        help="tasks that are counted by two aggregators, a trial pair, and collecting",
+        description="Counts that no one can read alone: the tasks, a trial pair, and what a batch comes to.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    dap.set_defaults(parser=dap)
+    commands = dap.add_subparsers(title="commands", metavar="COMMAND")
+    task = commands.add_parser("task", help="make tasks, look at them, and take them on as an aggregator")
+    task.set_defaults(parser=task)
+    _task_commands(task.add_subparsers(title="commands", metavar="COMMAND"))
+    _key(commands)
+    _submit(commands)
+    _collect(commands)
+    _pair(commands)
+
+
+def _task_commands(commands: Commands) -> None:
+    _create(commands)
+    told = "the tasks in an aggregator's folder, or those of this node"
+    listed = add(commands, "list", _TASK, "list", told)
+    listed.epilog = "example: interlock mesh dap task list --dir leader"
+    listed.add_argument("--dir", metavar="DIR", help="an aggregator's folder; by default this node's home")
+    listed.add_argument("--json", action="store_true", help="one JSON object")
+    show = add(commands, "show", _TASK, "show", "what a task says, from its file or, by name, from the commons")
+    show.epilog = "example: interlock mesh dap task show hosts-1 --out task.json"
+    show.add_argument("task", metavar="FILE|NAME", help="a task's file; else its name in the commons this node follows")
+    show.add_argument("--dir", metavar="DIR", help="an aggregator's folder: show what of the budget is spent there")
+    show.add_argument("--out", metavar="FILE", help="keep the task in this file")
+    show.add_argument("--json", action="store_true", help="one JSON object")
+    adds = add(commands, "add", _TASK, "add", "take a task on as an aggregator, once its checks hold", home=False)
+    adds.epilog = (
+        "example: interlock mesh dap task add task.json --dir leader --collector collector.pub --secret verify.secret"
+    )
+    adds.add_argument("task", metavar="FILE", help="the task's file")
+    adds.add_argument("--dir", metavar="DIR", required=True, help="the folder of a leader or a helper")
+    adds.add_argument("--collector", metavar="FILE", required=True, help="the collector's public key")
+    told = "what leader and helper share; made here if it is not there, then handed to the other operator"
+    adds.add_argument("--secret", metavar="FILE", required=True, help=told)
+    adds.add_argument("--demo", action="store_true", help="take a task with the floor of a demo")
+
+
+def _create(commands: Commands) -> None:
+    create = add(
+        commands, "create", _TASK, "create", "make a task; with --dir, sign and log it in that commons", home=False
+    )
+    create.epilog = (
+        "example: interlock mesh dap task create hosts-1 --catalog hosts-1.json --leader https://dap.acme.example"
+        " --helper https://dap.globex.example --dir commons --out task.json"
+    )
+    create.add_argument("name", metavar="NAME", help="its name in the commons: that of its catalog")
+    create.add_argument("--leader", metavar="URL", required=True)
+    create.add_argument("--helper", metavar="URL", required=True, help="another operator's")
+    what = create.add_mutually_exclusive_group(required=True)
+    what.add_argument("--catalog", metavar="FILE", help="what its places mean")
+    what.add_argument("--length", type=int, metavar="N", help="so many places without a meaning, for a trial")
+    told = "least number of reports in a batch (default: %(default)s, the floor of a real task)"
+    create.add_argument("--min-batch", type=int, metavar="N", default=10, help=told)
+    told = "seconds; one report of each organisation in each (default: a day)"
+    create.add_argument("--epoch", type=int, metavar="S", default=86_400, help=told)
+    create.add_argument("--days", type=int, metavar="N", default=180, help="how long it counts (default: %(default)s)")
+    create.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
+    told = "how reports prove that members sent them (default: %(default)s); none is for trials"
+    create.add_argument("--members", choices=("blind-token", "certificate", "none"), default="blind-token", help=told)
+    noise = create.add_argument_group("differential privacy")
+    noise.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
+    told = "what the release of one epoch costs: rho (gaussian) or epsilon (laplace), such as 1/2"
+    noise.add_argument("--cost", metavar="Q", help=told)
+    noise.add_argument("--budget", metavar="Q", help="what all releases of the task may cost together")
+    create.add_argument("--demo", action="store_true", help="a task with the floor of a demo")
+    create.add_argument("--out", metavar="FILE", help="the task's file, for aggregators, collector and members")
+    create.add_argument("--dir", metavar="DIR", help="the commons' folder")
+
+
+def _key(commands: Commands) -> None:
+    key = add(commands, "key", _TASK, "key", "make a collector's key", home=False, config=False)
+    key.epilog = "example: interlock mesh dap key --out collector.json --public collector.pub"
+    key.add_argument("--out", metavar="FILE", required=True, help="the new private key; kept as it is if it is there")
+    key.add_argument("--public", metavar="FILE", required=True, help="what the aggregators get")
+
+
+def _submit(commands: Commands) -> None:
+    told = "send measurements to a task by hand, for a trial or a task of others"
+    submit = add(commands, "submit", _DAP, "submit", told, home=False, config=False)
+    submit.epilog = "example: interlock mesh dap submit --task task.json --token member.token --ones 0,3"
+    submit.add_argument("--task", metavar="FILE", required=True)
+    told = "the leader's bearer token, where it asks for one; a folder has one for each report"
+    submit.add_argument("--token", metavar="FILE|DIR", help=told)
+    what = submit.add_mutually_exclusive_group(required=True)
+    what.add_argument("--ones", metavar="PLACES", help="one report: 1 at these places, such as 0,3; 0 elsewhere")
+    what.add_argument("--file", metavar="FILE", help="one report a line, a 0 or 1 a place, such as 1001; - is stdin")
+    submit.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _collect(commands: Commands) -> None:
+    collect = add(commands, "collect", _DAP, "collect", "ask for what a batch comes to", home=False, config=False)
+    collect.epilog = "example: interlock mesh dap collect --task task.json --key collector.json --token collector.token"
+    collect.add_argument("--task", metavar="FILE", required=True)
+    collect.add_argument("--key", metavar="FILE", required=True, help="the collector's private key")
+    collect.add_argument("--token", metavar="FILE", required=True, help="the leader's bearer token for the collector")
+    collect.add_argument("--first", type=int, metavar="EPOCH", help="the batch's first epoch (default: the last ended)")
+    collect.add_argument("--epochs", type=int, metavar="N", default=1, help="how many (default: %(default)s)")
+    collect.add_argument("--running", action="store_true", help="up to the epoch that is under way, and close it")
+    collect.add_argument("--wait", type=float, metavar="S", default=60, help="seconds to wait (default: %(default)s)")
+    collect.add_argument("--catalog", metavar="FILE", help="show what each place means")
+    collect.add_argument("--out", metavar="FILE", help="keep the result in this new private file")
+    collect.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _pair(commands: Commands) -> None:
+    told = "a trial: leader, helper and collector on this machine, until Ctrl-C"
+    pair = add(commands, "pair", _PAIR, "pair", told, home=False, config=False)
+    pair.epilog = "example: interlock mesh dap pair --dir trial"
+    pair.add_argument("--dir", metavar="DIR", required=True, help="a folder for all of it; made at the first start")
+    pair.add_argument("--length", type=int, metavar="N", default=8, help="places (default: %(default)s)")
+    pair.add_argument("--min-batch", type=int, metavar="N", default=3, help="reports a batch (default: %(default)s)")
+    pair.add_argument("--epoch", type=int, metavar="S", default=300, help="seconds (default: %(default)s)")
+    pair.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
+    pair.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
+    pair.add_argument("--cost", metavar="Q", help="of one epoch: rho (gaussian) or epsilon (laplace), such as 1/2")
+    pair.add_argument("--budget", metavar="Q", help="of all releases together")
+    add_service(pair)

@@ -1,0 +1,90 @@
+"""Taking part in a DAP task: what a node checks before it lends itself to one, each with an error of its own.
+
+    published   signed by the commons, in its log, and the commons of now    NotFound, NotLogged, Stale; NotPublished
+    floor       as many organisations in a batch as a real task has          TaskRefused (dap.task.task_of)
+    members     each report proves that a member sent it                     Unproven
+    operators   two different bodies run the aggregators                     OneHand
+
+A demonstration's task (`demo`) counts from fewer organisations, and may do without proofs and without a list of
+operators; whoever takes part in one says so. The checks are the same for a member, an aggregator and a collector.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from interlock.base.codec import Malformed
+from interlock.base.organisations import LEAST
+from interlock.commons.membership import TaskMembership
+from interlock.commons.operators import OneHand, Operators, demand_two_aggregators
+from interlock.dap.task import Task, TaskRefused
+from interlock.dap.taskfile import load_client_task
+
+__all__ = ["NotPublished", "Unproven", "demand_published", "demand_safe", "published_task"]
+
+
+class Unproven(TaskRefused):
+    """A task whose reports prove nothing: its leader could send as many as it likes."""
+
+
+class NotPublished(TaskRefused):
+    """A task that differs from the one that the commons published, so that others may count by another."""
+
+
+class _Commons(Protocol):
+    def dap_task(self, task: str) -> bytes: ...
+
+
+def published_task(commons: _Commons, name: str) -> Task:
+    """The DAP task of a name, as the commons signed and logged it; judged by `demand_safe` before it is used.
+
+    Raises: NotFound, NotLogged, Stale and whatever else refuses a commons; BadState, TaskRefused.
+    """
+    return load_client_task(commons.dap_task(name), where=f"task {name}")
+
+
+def demand_published(commons: _Commons, name: str, task: Task) -> None:
+    """Demand that a task that came by another way is the published one. Raises: NotPublished, and as above."""
+    found = published_task(commons, name)
+    if (found.task_id, found.draft.tag, found.demo) != (task.task_id, task.draft.tag, task.demo):
+        told = f"is not the task {name} that the commons published"
+        raise NotPublished(told, where=f"task {task.task_id.hex()[:16]}", fix="take the file from the commons")
+
+
+def demand_safe(task: Task, name: str, operators: Operators | None, *, demo: bool = False) -> None:
+    """Demand what makes a task safe to take part in; `operators` is the commons' list, None where there is none.
+
+    Raises: TaskRefused (the floor of a demo, and `demo` was not said), Unproven, OneHand.
+    """
+    where = f"task {name}"
+    if task.demo and not demo:
+        told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
+        raise TaskRefused(told, where=where, fix="give --demo to take part all the same")
+    _demand_members(task, name)
+    leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
+    if operators is not None:
+        demand_two_aggregators(operators, leader, helper)
+    elif not task.demo:
+        told = "is run by nobody that the commons names, so one body may run both aggregators"
+        raise OneHand(told, where=where, fix="ask the commons to publish who runs what; update, and try again")
+    if not task.demo and urlsplit(leader).netloc == urlsplit(helper).netloc:
+        raise OneHand("has both aggregators at one address", where=where, fix="nothing is reported to this task")
+
+
+def _demand_members(task: Task, name: str) -> None:
+    where = f"task {name}"
+    if task.membership is None:
+        if task.demo:
+            return
+        raise Unproven(
+            "asks for no proof of membership: its leader could add reports of its own",
+            where=where,
+            fix="ask its author for a task with the membership extension",
+        )
+    try:
+        wanted = TaskMembership.decode(task.membership)
+    except Malformed as e:
+        raise Unproven(f"asks for a proof that is not known here ({e.what})", where=where, fix="upgrade") from None
+    if wanted.task != name:
+        raise Unproven(f"asks for the members of another task ({wanted.task})", where=where, fix="tell the commons")
