@@ -4,9 +4,8 @@
     split-view   a log has signed two histories, shown to mirrors or, as nodes tell, to      never
                  nodes; the evidence file convinces anybody
     unexpected   an entry that should not be: of no known kind, badly signed, by a key of    never
-                 another role, or a second meaning of a name and version. Whose keys were
-                 whose before a monitor began, today's metadata does not tell: of the
-                 entries that it finds at first, that is not asked
+                 another role, or a second meaning of a name and version. A role's former
+                 keys count up to where they ended, as its metadata says
     missing      bytes that an entry names are not served, longer than a publish takes       once they are
     changed      other bytes are served in their place                                       once they are right
     unlogged     signed metadata names what the log does not have                            once it does not
@@ -22,7 +21,7 @@ people, so that one that withholds is told from a commons that does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +40,7 @@ from interlock.commons.operators import OPERATORS_PATH
 from interlock.commons.pack import kind_of, sha256_hex
 from interlock.commons.pins import Pins
 from interlock.commons.served import MAX_SERVED, served_path
+from interlock.commons.speakers import Speakers
 from interlock.commons.updater import View, refreshed
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.follow import LogView, SplitView, tile_loader
@@ -146,7 +146,6 @@ class Monitor:
         for name, row in rows:
             with seen.trouble(name):
                 self._take(row, self._mirrors[name], seen)
-                self.store.keep_keys(seen.keys)
                 return
 
     def _take(self, checked: Checked, fetcher: Fetcher, seen: _Seen) -> None:
@@ -156,13 +155,11 @@ class Monitor:
         hashes = grown(self._tree(), checkpoint, load)
         entries: dict[int, LogEntry] = {}
         alarms: list[Alarm] = []
-        # A role's key may have been rotated since the last pass: what is new may be by the one or the other.
-        told_by = {role: keys | self.store.keys_before(role) for role, keys in seen.keys.items()} if since else {}
         for tile, bundle in bundles(checkpoint, since, hashes, load):
             for place, data in enumerate(bundle):
                 index = tile.index * WIDTH + place
                 if index >= since:
-                    what = "; ".join(self._examined(index, data, entries, told_by))
+                    what = "; ".join(self._examined(index, data, entries, seen.keys))
                     alarms += [Alarm("unexpected", f"entry {index}", one_line(what), seen.now)] if what else []
         note = encode_note(checked.note)
         seen.new += self.store.take(entries, hashes, checkpoint.size, note, alarms, seen.now)
@@ -173,7 +170,7 @@ class Monitor:
         return tree if tree.size < WIDTH or self.store.has_tiles else TileBuilder()
 
     def _examined(
-        self, index: int, data: bytes, entries: dict[int, LogEntry], told_by: Mapping[str, Collection[str]]
+        self, index: int, data: bytes, entries: dict[int, LogEntry], told_by: Mapping[str, Speakers]
     ) -> Iterator[str]:
         """Keep an entry among `entries`, and say what is wrong with it; `told_by` has the keys of each role."""
         try:
@@ -182,7 +179,7 @@ class Monitor:
             yield e.what
             return
         role = _role_of(entry)
-        if role in told_by and entry.by not in told_by[role]:
+        if role in told_by and not told_by[role].may_say(entry.by, index):
             yield f"{_name_of(entry)} is not by a key of role {role}"
         thing = (entry.type, entry.name, entry.ring, entry.version)
         others = [(i, e.sha256) for i, e in entries.items() if (e.type, e.name, e.ring, e.version) == thing]
@@ -229,7 +226,7 @@ class Monitor:
             with refreshed(place, self._mirrors[name], bootstrap=self._pins.root, now_us=seen.now) as view:
                 found = dict(_things(view))
                 for role in _ROLES:
-                    seen.keys.setdefault(role, set()).update(view.keys_of(role))
+                    seen.keys[role] = view.speakers(role).with_those_of(seen.keys.get(role))
             return found
         return None
 
@@ -253,7 +250,7 @@ class _Seen:
     def __init__(self, now: int) -> None:
         self.now = now
         self.alarms: list[Alarm] = []
-        self.keys: dict[str, set[str]] = {}  # of each role, as any mirror's metadata has them
+        self.keys: dict[str, Speakers] = {}  # of each role, as any mirror's metadata has them
         self.new: list[Alarm] = []  # those that are on record already
         self.trouble_at: set[str] = set()  # mirrors
         self.away: set[str] = set()  # mirrors that do not answer: not asked again in this pass

@@ -89,6 +89,7 @@ class MonitorStore(Database):
         " closed INTEGER, PRIMARY KEY (kind, place)) STRICT, WITHOUT ROWID;"
         "INSERT OR IGNORE INTO alarm SELECT * FROM alarm_of_a_text ORDER BY closed IS NOT NULL, since;"
         "DROP TABLE alarm_of_a_text;",
+        "DROP TABLE IF EXISTS role_key;",  # a role's metadata says which keys it had
     )
 
     def tree(self) -> TileBuilder:
@@ -158,17 +159,6 @@ class MonitorStore(Database):
             for name in set(mirrors) - known:
                 db.execute("INSERT INTO mirror VALUES (?)", (name,))
                 db.execute(_ADD_PLACES, (name, now))
-
-    def keys_before(self, role: str) -> set[str]:
-        """The keys that a role had when the entries before were read."""
-        return {str(key) for (key,) in self._read("SELECT key FROM role_key WHERE role = ?", role)}
-
-    def keep_keys(self, keys: Mapping[str, Collection[str]]) -> None:
-        """All entries that are out under these keys, or older ones, were read. Raises: NotWritable."""
-        with self._write() as db:
-            db.execute("DELETE FROM role_key")
-            rows = [(role, key) for role, has in keys.items() for key in has]
-            db.executemany("INSERT INTO role_key VALUES (?, ?)", rows)
 
     def same_thing(self, entry: LogEntry) -> list[tuple[int, str]]:
         """Index and SHA-256 of the entries that name the same version of the same thing."""

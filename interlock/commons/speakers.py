@@ -32,6 +32,13 @@ class Speakers:
         """Whether an entry at this index in the log may be in the word of this key."""
         return by in self.now or index < self.former.get(by, 0)
 
+    def with_those_of(self, other: Speakers | None) -> Speakers:
+        """These and others, as two mirrors may show two states; a former key ends where the later one says."""
+        if other is None:
+            return self
+        ends = {key: max(self.former.get(key, 0), other.former.get(key, 0)) for key in {*self.former, *other.former}}
+        return Speakers(self.now | other.now, ends)
+
 
 def former_keys(signed: Signed | None) -> dict[str, int]:
     """The former keys that a role's metadata names, and where each ended; what is no such row is left out."""
