@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.fetch import NotFound
 from interlock.base.files import BadState
 from interlock.commons.logged import NotLogged
 from interlock.commons.membership import BLIND, TaskMembership
@@ -62,7 +61,7 @@ def test_one_that_is_not_the_published_one_is_refused(commons: World) -> None:
 
 
 def test_one_that_nobody_published_is_refused(commons: World) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotPublished, match="is not published by the commons"):
         demand_published(commons.member("node"), "task-2", made())
 
 

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState
-from interlock.base.organisations import LEAST
 from interlock.commons import consent as consents
 from interlock.commons.consent import Consent, Terms
 from interlock.commons.indicators import Catalog
+from interlock.commons.known_operators import known_operators
 from interlock.dap.task import Task, TaskRefused
 from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
@@ -23,6 +23,7 @@ from interlock.node.cli.mesh_notices import monitor_consent
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import keep_reporting, reporters_of, tasks_of
 from interlock.node.roles import follow, report
+from interlock.node.roles.taking import demand_published, demand_safe
 from interlock.node.roles.tell import TELL_EVERY_S, keep_telling
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
@@ -67,9 +68,7 @@ def consent(args: argparse.Namespace) -> int:
     if not args.task:
         raise BadInput("needs the task's name", where="interlock mesh consent on")
     task, catalog = _asked(args, config)
-    if task.demo and not args.demo:
-        told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
-        raise TaskRefused(told, where=f"task {args.task}", fix="give --demo to agree all the same")
+    demand_safe(task, args.task, known_operators(config.home), demo=args.demo)
     before = consents.read_consents(config.home).get((catalog.counts, catalog.task))
     with contextlib.closing(node_store(config)) as store:
         given = report.agree(config.home, store, task, catalog, SystemClock().now_us())
@@ -151,6 +150,7 @@ def _asked(args: argparse.Namespace, config: MeshConfig) -> tuple[Task, Catalog]
     if task is None:
         told = "is counted by no task that is kept here"
         raise TaskRefused(told, where=f"catalog {args.task}", fix="fetch the task's file: interlock mesh report init")
+    patiently(lambda: demand_published(subscriber, args.task, task))
     return task, catalog
 
 

@@ -148,7 +148,7 @@ class Acts:
         return {"pack": f"{PACK}@stable", "version": row.version, "sha256": row.sha256, "tree size": row.tree_size}
 
     def agree(self) -> Evidence:
-        """Catalog and member keys are published and logged before the epoch opens; then each organisation consents."""
+        """Catalog, task and member keys are published and logged before the epoch opens; then each one consents."""
         catalog, epoch_s = self._publish_catalog()
         self._catalog = catalog
         self._task, self._collector_key = self.stage.make_task(catalog, epoch_s)

@@ -194,7 +194,7 @@ class Stage:
         write_settings(self.config("mirror"), "serve", values | {"poll_seconds": 0.3})
 
     def make_task(self, catalog: Catalog, epoch_s: int) -> tuple[Task, HpkeKey]:
-        """The DAP task of a catalog, handed to leader, helper, members and collector."""
+        """The DAP task of a catalog, published, and handed to leader, helper, members and collector."""
         length = len(catalog.places)
         configuration = new_configuration(
             catalog_digest=bytes.fromhex(sha256_hex(catalog.data)),
@@ -207,6 +207,7 @@ class Stage:
         )
         task = task_of(configuration, demo=True)
         key = hpke_key_in(self.dir("collector") / "hpke.json", os.urandom)
+        self.publisher().publish_dap_task(TASK, dump_client_task(task))
         put_task([self.dir("dap-leader"), self.dir("dap-helper")], task, key, os.urandom)
         for name in (*MEMBERS, "collector"):
             replace(self.dir(name) / "task.json", dump_client_task(task))

@@ -1,6 +1,6 @@
 """Taking part in a DAP task: what a node checks before it lends itself to one, each with an error of its own.
 
-    published   signed by the commons, in its log, and the commons of now    NotFound, NotLogged, Stale; NotPublished
+    published   signed by the commons, in its log, and the commons of now    NotPublished, NotLogged, Stale
     floor       as many organisations in a batch as a real task has          TaskRefused (dap.task.task_of)
     members     each report proves that a member sent it                     Unproven
     operators   two different bodies run the aggregators                     OneHand
@@ -15,6 +15,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from interlock.base.codec import Malformed
+from interlock.base.fetch import NotFound
 from interlock.base.organisations import LEAST
 from interlock.commons.membership import TaskMembership
 from interlock.commons.operators import OneHand, Operators, demand_two_aggregators
@@ -29,7 +30,7 @@ class Unproven(TaskRefused):
 
 
 class NotPublished(TaskRefused):
-    """A task that differs from the one that the commons published, so that others may count by another."""
+    """A task that the commons did not publish, or not so: others may count by another."""
 
 
 class _Commons(Protocol):
@@ -46,7 +47,11 @@ def published_task(commons: _Commons, name: str) -> Task:
 
 def demand_published(commons: _Commons, name: str, task: Task) -> None:
     """Demand that a task that came by another way is the published one. Raises: NotPublished, and as above."""
-    found = published_task(commons, name)
+    try:
+        found = published_task(commons, name)
+    except NotFound:
+        told = "is not published by the commons, so nobody could tell who else counts by it"
+        raise NotPublished(told, where=f"task {name}", fix="ask the commons to publish it") from None
     if (found.task_id, found.draft.tag, found.demo) != (task.task_id, task.draft.tag, task.demo):
         told = f"is not the task {name} that the commons published"
         raise NotPublished(told, where=f"task {task.task_id.hex()[:16]}", fix="take the file from the commons")
