@@ -4,7 +4,7 @@
     answer.body                 empty while the other side is not ready; nothing is sent again before `answer.due_us`
 
 Where a resource is, is kept in memory only: after a restart the same bytes are posted again, and the other side names
-the resource that it made of them before. Source: draft-ietf-ppm-dap-18, sections 3.2 and 3.3.
+the resource that it made of them before. Source: draft-ietf-ppm-dap-18, sections 3.1 and 3.2.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class Driver:
             about = (job.job_id, url, "aggregation-job-init-req", job.request, "aggregation-job-resp")
             found = self._helper.ask(*about, step=0)
             if not found.body:
-                return found.due_us  # deferred (3.2)
+                return found.due_us  # deferred (3.1)
             answer = _answer_to(job, found.body, task.draft)
         except (DapProblem, Malformed) as e:
             if isinstance(e, DapProblem) and e.status == 404:

@@ -116,7 +116,7 @@ class Leader:
         return _shown(task_id, job)
 
     def give_up_collection(self, task_id: bytes, job_id: bytes) -> None:
-        """End a job that waits for its batch; the same request makes it anew. One that got further stays (4.6.2)."""
+        """End a job that waits for its batch; the same request makes it anew. One that got further stays (4.6.3)."""
         self.collection_job(task_id, job_id)
         problem, what = ProblemType.INVALID_BATCH_SIZE.value, "the collector gave the job up"
         self._storage.fail_collection(task_id, job_id, CollectionState.PENDING, problem, what)

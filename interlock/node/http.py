@@ -177,7 +177,7 @@ def _stop_with(server: uvicorn.Server, stop: threading.Event) -> None:
 async def body_of(request: Request, limit: int) -> bytes:
     """A request's whole body. Raises: BodyTooLarge, as soon as more than `limit` bytes came or are told of; BadBody."""
     told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told[:18]) > limit:  # whatever a server lets through, it is not read whole
+    if told.isdecimal() and int(told[:18]) > limit:  # whatever a server lets through, it is not read whole
         raise BodyTooLarge(f"the body is larger than {limit} bytes")
     parts: list[bytes] = []
     size = 0

@@ -6,6 +6,7 @@ It loads no server, so that a member's commands start quickly.
 from __future__ import annotations
 
 import functools
+from email.utils import parsedate_to_datetime
 
 import httpx
 
@@ -37,14 +38,25 @@ class HttpExchange:
 
     def _reply(self, response: httpx.Response) -> Reply:
         body, headers = bounded_body(response, self._limit), response.headers
-        wait = headers.get("retry-after", "")
         return Reply(
             response.status_code,
             headers.get("content-type", ""),
             body,
             headers.get("location", ""),
-            int(wait) if wait.isascii() and wait.isdigit() else 0,
+            _wait_s(headers),
         )
+
+
+def _wait_s(headers: httpx.Headers) -> int:
+    """Retry-After in seconds: so many, or until a date as the answer's own clock has it (RFC 9110, 10.2.3); else 0."""
+    told = headers.get("retry-after", "")
+    if told.isascii() and told.isdigit():
+        return int(told[:9])
+    try:
+        wait = parsedate_to_datetime(told) - parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError):  # TypeError: one of them names no zone
+        return 0
+    return max(0, int(wait.total_seconds()))
 
 
 def vdaf_of(task: Task) -> VdafBackend:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from interlock.base.clock import ManualClock
@@ -15,6 +16,7 @@ from interlock.dap.collector import Pending
 from interlock.dap.messages import media_type, message_of
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType
 from interlock.dap.transport import Reply, place_of
+from interlock.node.parties import HttpExchange
 from tests.unit.dap_world import World, bits
 
 URL = "https://helper.test/dap/tasks/T/aggregation_jobs"
@@ -226,6 +228,31 @@ def test_a_place_on_another_server_is_refused() -> None:
     for location in ("", "https://helper.test:444/x", "http://helper.test/x", "//helper.test.evil/x", "https://["):
         with pytest.raises(Unreachable, match="no place of its own"):
             place_of(URL, location)
+
+
+DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0),
+        ({"retry-after": "120"}, 120),
+        ({"retry-after": "9" * 5000}, 999_999_999),
+        ({"retry-after": "-5"}, 0),
+        ({"retry-after": "Sun, 06 Nov 1994 08:51:37 GMT", "date": DATE}, 120),
+        ({"retry-after": "Sun, 06 Nov 1994 08:40:00 GMT", "date": DATE}, 0),
+        ({"retry-after": "Sun, 06 Nov 1994 08:51:37 GMT"}, 0),
+        ({"retry-after": "Sun, 06 Nov 1994 08:51:37 -0000", "date": DATE}, 0),
+        ({"retry-after": "Sun, 06 Nov 99999 08:51:37 GMT", "date": DATE}, 0),
+        ({"retry-after": "soon"}, 0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: int) -> None:
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(202, headers=headers)))
+    exchange = HttpExchange(client=client)
+    assert exchange("GET", "https://helper.test/x").retry_after == seconds
+    exchange.close()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from interlock.dap.batches import query_for
 from interlock.dap.client import upload
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import ReportError
-from interlock.dap.jobs import CollectionJobReq
+from interlock.dap.jobs import AggregationJobContinueReq, CollectionJobReq
 from interlock.dap.messages import HpkeConfigList, Interval, media_type
 from interlock.dap.problems import ProblemType, problem_type, to_b64url
 from interlock.dap.transport import Reply
@@ -96,6 +96,36 @@ def test_another_media_type_is_refused(deployment: Deployment, http: httpx.Clien
         assert (response.status_code, problem_type(response.content)) == (415, None)
     spaced = {**bearer("acme"), "content-type": "application/ppm-dap; message=upload-req; version=18"}
     assert http.post(url, headers=spaced, content=b"").status_code == 200
+
+
+def test_a_waiting_collection_job_is_ended_by_delete_and_what_does_not_exist_is_404(
+    deployment: Deployment, http: httpx.Client
+) -> None:
+    url = deployment.task.leader_resource("collection_jobs")
+    body = CollectionJobReq(query_for(Interval(now_about(deployment).end + 2000, 1))).encode()
+    made = http.post(url, headers=typed("collection-job-req", "collector"), content=body)
+    place = httpx.URL(url).join(made.headers["location"])
+    assert http.request("DELETE", place).status_code == 401
+    assert http.request("DELETE", place, headers=bearer("acme")).status_code == 403
+    assert http.request("DELETE", place, headers=bearer("collector")).status_code == 204
+    ended = http.get(place, headers=bearer("collector"))
+    assert (ended.status_code, problem_type(ended.content)) == (400, ProblemType.INVALID_BATCH_SIZE)
+    again = http.post(url, headers=typed("collection-job-req", "collector"), content=body)
+    assert (again.status_code, again.headers["location"]) == (202, made.headers["location"])
+    nothing = f"{url}/{to_b64url(bytes(16))}"
+    assert http.request("DELETE", nothing, headers=bearer("collector")).status_code == 404
+
+
+def test_a_continuation_is_one_step_too_far(deployment: Deployment, http: httpx.Client) -> None:
+    url = deployment.task.helper_resource("aggregation_jobs")
+    gone = f"{url}/{to_b64url(bytes(16))}"
+    body = AggregationJobContinueReq(1, ()).encode()
+    answer = http.post(gone, headers=typed("aggregation-job-continue-req", "leader"), content=body)
+    assert (answer.status_code, problem_type(answer.content)) == (404, ProblemType.UNRECOGNIZED_AGGREGATION_JOB)
+    wrong = http.post(gone, headers=typed("aggregation-job-init-req", "leader"), content=body)
+    assert wrong.status_code == 415
+    bad_job = http.post(url, headers=typed("aggregation-job-init-req", "leader"), content=b"")
+    assert (bad_job.status_code, problem_type(bad_job.content)) == (400, ProblemType.INVALID_MESSAGE)
 
 
 def test_a_body_over_the_cap_is_refused(
