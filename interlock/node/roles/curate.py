@@ -62,6 +62,8 @@ def statement_of(
         _demand_count(count, keys)
         demand_honest_count(count, reports=batch.reports)
     noisy = task.noise is not None
+    if len(batch.sums) != len(catalog.places) or not (noisy or all(0 <= n <= batch.reports for n in batch.sums)):
+        raise BadInput("has not one sum a place, each from 0 to its reports", where=where, fix="collect it again")
     places = agreed(catalog, batch.sums, batch.reports, threshold=threshold, demo=task.demo, noisy=noisy)
     end = task.start_us(batch.end)
     return stated(

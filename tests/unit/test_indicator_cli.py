@@ -1,0 +1,248 @@
+"""`interlock mesh indicator`: a proposal, a catalog, a statement, a pack, and what none of them says."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.commons.consensus import parse_consensus
+from interlock.commons.enrolment import dump_count
+from interlock.commons.indicators import BadCatalog, build_proposal, parse_catalog, parse_proposal
+from interlock.commons.pack import parse_pack
+from interlock.dap.task import Task
+from interlock.engine.detectors.indicator import indicator_of
+from interlock.node.cli import mesh_indicator
+from interlock.node.cli.main import main
+from tests.unit.commons_world import pack
+from tests.unit.test_consensus import DAY, EPOCH, HOST, ISSUER, SUMS, catalog, certified, keys
+
+VALUE = "evil.example.com"
+
+
+class Typed(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*words: object) -> int:
+    return main(["mesh", "indicator", *map(str, words)])
+
+
+# --- propose ------------------------------------------------------------------------------------------------------
+
+
+def test_a_proposal_says_what_it_reveals_and_to_whom_before_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "p.json"
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    assert run("propose", "host", VALUE, "--out", out) == EXIT_REFUSED
+    said = capsys.readouterr().out
+    assert said.index("what it reveals") < said.index("Propose it?") < said.index("nothing was written")
+    assert "who sees it" in said
+    assert not out.exists()
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
+    assert run("propose", "host", VALUE, "--out", out) == EXIT_OK
+    assert parse_proposal(out.read_bytes(), where="p") == HOST
+    assert b"evil" not in out.read_bytes()
+
+
+def test_a_program_says_yes_and_the_same_goes_to_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("propose", "package", "npm:evil@1.0.0", "--out", tmp_path / "p.json", "--yes") == EXIT_OK
+    said = capsys.readouterr()
+    assert "what it reveals" in said.err
+    assert "what it reveals" not in said.out
+
+
+def test_without_a_terminal_and_a_yes_nothing_is_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run("propose", "host", VALUE, "--out", tmp_path / "p.json") == EXIT_USAGE
+    assert "needs a terminal" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("host", v) for v in ("db.internal", "10.1.2.3", "localhost", "co.uk", "GitHub.io.", "printer", "169.254.169.254")]
+    + [("package", "left-pad"), ("file", "report.pdf"), ("mcp", "my server")],
+)
+def test_what_is_private_shared_or_free_text_is_not_proposed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, value: str
+) -> None:
+    assert run("propose", kind, value, "--out", tmp_path / "p.json", "--yes") == EXIT_REFUSED
+    said = capsys.readouterr()
+    assert value not in said.err + said.out
+    assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", build_proposal("host", VALUE) + b" ", b"[" * 10_000])
+def test_what_is_no_proposal_is_refused(data: bytes) -> None:
+    with pytest.raises(BadCatalog):
+        parse_proposal(data, where="p")
+
+
+# --- catalog ------------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_is_of_packs_rules_and_proposals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.json").write_bytes(build_proposal("host", VALUE))
+    (tmp_path / "pack.json").write_bytes(pack().data)
+    out = tmp_path / "c.json"
+    named = ("--rules", tmp_path / "pack.json", "--proposal", tmp_path / "p.json")
+    assert run("catalog", "hosts-1", *named, "--opens-in", "2h", "--out", out) == EXIT_OK
+    made = parse_catalog(out.read_bytes(), where="c")
+    assert (made.places, made.counts, made.kinds) == (("rule:team.zap", HOST), "sightings", ("host", "rule"))
+    assert "can test guesses" in capsys.readouterr().out
+    assert run("catalog", "wrong-1", *named, "--false-positives", "--out", out) == EXIT_OK
+    assert parse_catalog(out.read_bytes(), where="c").counts == "false-positives"
+
+
+def test_an_empty_catalog_is_not_made(tmp_path: Path) -> None:
+    assert run("catalog", "hosts-1", "--out", tmp_path / "c.json") == EXIT_USAGE
+
+
+# --- consensus and pack -------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """A collector's folder: task, catalog, member keys, count, and the batch that it collected."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.task: Task = certified(catalog())
+        monkeypatch.setattr(mesh_indicator, "read_task", lambda _: self.task)
+        self.write("catalog.json", catalog().data)
+        self.write("keys.json", keys(age=30).data)
+        self.batch()
+
+    def write(self, name: str, data: bytes) -> None:
+        (self.path / name).write_bytes(data)
+
+    def count(self, issued: int) -> Path:
+        """The issuer's signed count of the epoch, as a file."""
+        data = dump_count(ISSUER, task="hosts-1", epoch=EPOCH, issued=issued, enrolled=25, final=True, at=1)
+        self.write("count.json", data)
+        return self.path / "count.json"
+
+    def batch(self, **values: object) -> None:
+        body = {"format": "interlock-collected", "v": 1, "task_id": self.task.task_id.hex(), "report_count": 25}
+        self.write(
+            "batch.json", json.dumps({**body, "start": EPOCH, "end": EPOCH + 1, "sums": list(SUMS), **values}).encode()
+        )
+
+    def consensus(self, *words: object) -> int:
+        named = ("--task", "task.json", "--catalog", "catalog.json", "--member-keys", "keys.json", "--out", "said.json")
+        paths = [word if str(word).startswith("--") else self.path / str(word) for word in named]
+        return run("consensus", self.path / "batch.json", *paths, *words)
+
+    def pack(self, *words: object) -> int:
+        out = ("--catalog", self.path / "catalog.json", "--out", self.path / "pack.json")
+        return run("pack", "indicator-a", self.path / "said.json", "--version", 1, "--author", "Rita", *out, *words)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    return Folder(tmp_path, monkeypatch)
+
+
+def test_a_batch_becomes_a_statement_without_numbers_and_then_a_pack(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.consensus() == EXIT_OK
+    said = parse_consensus((folder.path / "said.json").read_bytes(), where="s")
+    assert (said.at_least, said.least_age, len(said.places)) == (15, 30, 2)
+    told = capsys.readouterr()
+    assert "each by at least 15" in told.out
+    assert "was not held to its count" in told.err
+    for number in (12, 19, 20, 25):
+        assert f" {number} " not in told.out
+    monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
+    assert folder.pack("--sign-off", "Rita <rita@example.org>") == EXIT_OK
+    made = parse_pack((folder.path / "pack.json").read_bytes(), where="p")
+    assert [doc.id for doc in made.rules] == ["indicator-a.host"]
+    assert made.results == (said.digest,)
+
+
+@pytest.mark.parametrize(
+    ("issued", "told"),
+    [(26, "26 credentials were given out to 25 organisations"), (24, "25 reports were collected, and 24 credentials")],
+)
+def test_an_issuer_that_made_members_up_is_found_by_its_public_count(
+    folder: Folder, capsys: pytest.CaptureFixture[str], issued: int, told: str
+) -> None:
+    assert folder.consensus("--count", folder.count(issued)) == EXIT_REFUSED
+    assert told in capsys.readouterr().err
+    assert folder.consensus("--count", folder.count(25)) == EXIT_OK
+    assert "was not held" not in capsys.readouterr().err
+
+
+def test_an_indicator_that_has_ended_comes_into_no_pack(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.consensus("--days", 1) == EXIT_OK
+    monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 3) * DAY))
+    assert folder.pack() == EXIT_USAGE
+    assert "2 indicators have ended" in capsys.readouterr().err
+    assert not (folder.path / "pack.json").exists()
+
+
+def test_a_threshold_below_what_trust_asks_is_said_to_bring_nothing(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.consensus("--at-least", 10) == EXIT_OK
+    assert "it takes 15 of members this young" in capsys.readouterr().err
+    assert folder.pack() == EXIT_USAGE
+    assert "too weak" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"report_count": 9, "sums": [9, 9, 9, 9]}, EXIT_REFUSED),
+        ({"report_count": 9}, EXIT_USAGE),
+        ({"task_id": "00" * 32}, EXIT_USAGE),
+        ({"sums": [1, 2]}, EXIT_USAGE),
+        ({"sums": ["1"]}, EXIT_USAGE),
+        ({"end": EPOCH}, EXIT_USAGE),
+        ({"end": EPOCH + 2}, EXIT_USAGE),
+        ({"start": True}, EXIT_USAGE),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused_in_one_line(
+    folder: Folder, capsys: pytest.CaptureFixture[str], values: dict[str, object], code: int
+) -> None:
+    folder.batch(**values)
+    assert folder.consensus() == code
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (folder.path / "said.json").exists()
+
+
+def test_a_statement_of_a_place_that_was_never_proposed_makes_no_pack(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.consensus() == EXIT_OK
+    said = (folder.path / "said.json").read_bytes()
+    rival = indicator_of("host", "rival.example.com")
+    folder.write("said.json", said.replace(HOST.encode(), rival.encode()))
+    assert folder.pack() == EXIT_REFUSED
+    assert "names a place that its catalog does not have" in capsys.readouterr().err
+
+
+class _At:
+    """A clock that stands."""
+
+    def __init__(self, us: int) -> None:
+        self.us = us
+
+    def now_us(self) -> int:
+        return self.us
