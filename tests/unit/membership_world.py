@@ -59,7 +59,9 @@ class IssuerWorld:
         self.asked: list[bytes] = []
         self.published = True
 
-    def open_epoch(self, epoch: int, *, backend: str = BLIND, key: int = 0, lasts_us: int = DAY_US) -> MemberKeys:
+    def open_epoch(
+        self, epoch: int, *, backend: str = BLIND, key: int = 0, lasts_us: int = DAY_US, least_age: int = 0
+    ) -> MemberKeys:
         """An epoch with a key that other tests have too, which saves the time to make one."""
         private = token_key(key) if backend == BLIND else b""
         made = build_member_keys(
@@ -70,6 +72,7 @@ class IssuerWorld:
             operator=OPERATOR,
             closes_at=self.clock.now_us() + lasts_us,
             token_key=blind_rsa.public_of(private) if private else b"",
+            least_age=least_age,
         )
         self.store.add_epoch(NAME, epoch, Epoch(made.data, made.closes_at, private))
         return made

@@ -15,6 +15,7 @@ import pytest
 from interlock.base import blind_rsa
 from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock
+from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import BadState
@@ -377,3 +378,21 @@ def test_http_gives_each_refusal_its_status(world: IssuerWorld, acme: Organisati
             seed("nobody"), task=NAME, epoch=EPOCH, task_id=secrets.token_bytes(32), blinded=b"x", issuer=issuer
         )
         assert http.post("/credentials", content=nobody).status_code == 403
+
+
+@pytest.mark.parametrize("least_age", [30, 180])
+def test_keys_for_older_members_sign_for_no_younger_one(world: IssuerWorld, acme: Organisation, least_age: int) -> None:
+    found = world.open_epoch(EPOCH, lasts_us=400 * DAY_US, least_age=least_age)
+    assert parse_member_keys(found.data, where="x").least_age == least_age
+    world.clock.advance(least_age * 86_400 - 60)
+    with pytest.raises(IssuerRefused, match="not enrolled for long enough"):
+        acme.proof(counted(), EPOCH)
+    assert world.store.counts(NAME, EPOCH)[0] == 0
+    world.clock.advance(60)
+    acme.proof(counted(), EPOCH)
+    assert world.store.counts(NAME, EPOCH)[0] == 1
+
+
+def test_an_age_that_is_no_step_is_refused(world: IssuerWorld) -> None:
+    with pytest.raises(Malformed, match="least_age is not one of 0, 30, 180 days"):
+        world.issuer.open_epoch(NAME, EPOCH, CERTIFICATE, 10, least_age=31)
