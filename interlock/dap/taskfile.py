@@ -128,6 +128,8 @@ def load_keys(data: bytes, *, where: str) -> list[HpkeKey]:
     keys = [_key(body, where) for body in listed]
     if len({key.id for key in keys}) != len(keys):
         raise BadState("holds two keys of one id", where=where, fix=_RESTORE)
+    if all(key.until_us is not None for key in keys):
+        raise BadState("offers no key, each was replaced", where=where, fix=_RESTORE)
     return keys
 
 

@@ -115,6 +115,7 @@ def test_a_file_of_keys_that_is_none_is_refused_in_one_line() -> None:
     body = json.loads(text)
     bad: dict[str, bytes] = {
         "two keys of one id": dump_keys([good[0], good[0]]),
+        "offers no key": dump_keys([dataclasses.replace(key, until_us=T0) for key in good]),
         "no list of keys": json.dumps({**body, "keys": []}).encode(),
         "until_us is not a number": text.replace(b'"id": 1', b'"until_us": -1, "id": 1'),
         "id is not a number": text.replace(b'"id": 1', b'"id": true'),
@@ -151,6 +152,6 @@ def test_the_command_shows_and_replaces_keys_and_prints_no_private_one(
 
 def test_no_room_for_a_key_is_said_in_one_line(file: Path) -> None:
     (key,) = load_keys(file.read_bytes(), where="f")
-    file.write_bytes(dump_keys([HpkeKey(i, key.pair, T0 + DAY_US) for i in range(256)]))
+    file.write_bytes(dump_keys([key, *(HpkeKey(i, key.pair, T0 + DAY_US) for i in range(256) if i != key.id)]))
     with pytest.raises(BadInput, match="every id of a key is in use"):
         HpkeKeyFile(file).rotate(T0, DAY_US, secrets.token_bytes, X25519)
