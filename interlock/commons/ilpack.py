@@ -33,7 +33,7 @@ from interlock.base.errors import InterlockError, one_line
 from interlock.base.files import read_bounded
 from interlock.base.primitives import BadSignature
 from interlock.commons.bins import bin_of
-from interlock.commons.holders import demand_holders, demand_targets
+from interlock.commons.holders import Circle, demand_holders, demand_targets, targets_of
 from interlock.commons.layout import (
     REVIEWERS_PATH,
     entry_path,
@@ -93,6 +93,7 @@ class Shown:
     witnesses: tuple[str, ...]
     cosigned_us: int
     promoted: Promoted | None
+    targets: Circle | None  # who holds the keys of targets; None: one key alone
 
 
 def export_ilpack(public: Path, name: str, version: int, ring: str) -> bytes:
@@ -161,6 +162,7 @@ def verify_ilpack(data: bytes, root: bytes, policy: TlogPolicy, where: str) -> S
         witnesses=tuple(sorted(checked.cosigned)),
         cosigned_us=cosigned_us,
         promoted=promoted,
+        targets=targets_of(trusted.root),
     )
 
 

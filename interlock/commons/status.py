@@ -21,10 +21,11 @@ from interlock.base.canonical import NotCanonical, encode, json_object
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError
 from interlock.base.files import BadState, NewerFormat, read_bounded, replace, stamped, unstamped
+from interlock.commons.holders import Circle, read_root, targets_of
 from interlock.commons.live import STATUS
 from interlock.commons.updater import trusted_files
 
-__all__ = ["read_status", "role_ends", "say_trouble", "say_update"]
+__all__ = ["read_status", "role_ends", "say_trouble", "say_update", "targets_held"]
 
 _FORMAT: Final = "interlock-status"
 _KEY_FORMAT: Final = "interlock-status-key"
@@ -50,6 +51,14 @@ def role_ends(home: Path) -> dict[str, int]:
     """When the signatures of each role that this node holds end, in microseconds. Raises: BadState."""
     held = trusted_files(home / "tuf")
     return {name.removesuffix(".json"): _ends(held[name], f"tuf: {name}") for name in sorted(held)}
+
+
+def targets_held(home: Path, pinned: bytes) -> Circle | None:
+    """Who holds the keys of targets, by the newest root that this node trusts; None where it is one key alone.
+
+    Raises: BadState, CeremonyRefused.
+    """
+    return targets_of(read_root(trusted_files(home / "tuf").get("root.json", pinned), "root").signed)
 
 
 def _ends(data: bytes, where: str) -> int:

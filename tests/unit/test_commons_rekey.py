@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tuf.api.metadata import Targets  # type: ignore[attr-defined]
+from tuf.api.metadata import Metadata, Snapshot, Targets  # type: ignore[attr-defined]
 
 from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState
@@ -235,6 +235,22 @@ def test_a_retired_key_that_was_stolen_logs_nothing_that_counts(commons: World) 
         member.subscribe("team", "stable")
         with pytest.raises(NotLogged, match="logged by a key that does not sign it"):
             member.update()
+
+
+def test_all_that_a_former_snapshot_key_logged_counts_and_nothing_after(commons: World) -> None:
+    old = key_of(commons, "snapshot")
+    made = with_keys(commons, "snapshot")
+    commons.clock.advance(5 * 86_400)  # so that a snapshot is due between the request and the root
+    commons.publisher.renew()
+    commons.publisher.install_root(made.root, made.transcript)
+    commons.publisher.publish(pack(2), "stable")
+    by = [known_entry(entry).by for entry in commons.log.calls]
+    version = commons.publisher._repository.versions()["snapshot"]
+    former = former_keys(
+        Metadata[Snapshot].from_bytes(commons.publisher._repository.metadata(f"{version}.snapshot")).signed
+    )
+    last = max(index for index, key in enumerate(by) if key == old)
+    assert last < former[old] <= next(index for index, key in enumerate(by) if key == key_of(commons, "snapshot"))
 
 
 @given(st.integers(0, 30), st.integers(0, 30))

@@ -23,9 +23,10 @@ from interlock.commons.live import Live, LiveRow, Subscription, read_live, read_
 from interlock.commons.offline import overdue
 from interlock.commons.pins import Pins, read_pins
 from interlock.commons.resolve import Standing
-from interlock.commons.status import read_status, role_ends
+from interlock.commons.status import read_status, role_ends, targets_held
 from interlock.commons.stepback import read_step_back
 from interlock.commons.timefloor import behind
+from interlock.commons.transcript import quorum
 from interlock.commons.windows import shown_time
 from interlock.node.cli.mesh_node import config_of, row_line
 from interlock.node.cli.mesh_notices import monitor_rows
@@ -68,6 +69,7 @@ def rows(config: MeshConfig) -> Iterator[Row]:
     try:
         pins = read_pins(config.home)
         yield Row("pins", "ok", f"root and log of {', '.join(pins.origins)}")
+        yield _removals(config, pins)
         yield from _time(config, pins, now)
         yield from _freshness(config, pins, read_status(config.home), now)
     except InterlockError as e:
@@ -84,6 +86,15 @@ def rows(config: MeshConfig) -> Iterator[Row]:
     yield from _step_backs(config)
     yield from _split_views(config)
     yield from monitor_rows(config)
+
+
+def _removals(config: MeshConfig, pins: Pins) -> Row:
+    """Who takes rules out of force here that this operator granted."""
+    circle = targets_held(config.home, pins.root)
+    if circle is None:
+        told = "one key of the commons takes granted rules out of force alone: it is a trial"
+        return Row("removals", "warn", told, "ask the commons to name holders of targets")
+    return Row("removals", "ok", f"signed by {quorum(circle)} ({', '.join(h.name for h in circle.holders)})")
 
 
 def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from interlock.base.files import read_bounded
 from interlock.commons.ilpack import MAX_ILPACK, Shown, verify_ilpack
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pins import read_pins
+from interlock.commons.transcript import quorum
 from interlock.node.cli.mesh_log import policy_in
 from interlock.node.config import mesh_config, settings_of
 from interlock.transparency.policy import TlogPolicy
@@ -52,6 +53,8 @@ def _words(shown: Shown) -> list[str]:
         lines.append(
             f"  promoted: from {shown.promoted.from_ring}, approved by {names}, through the gate of {shown.ring}"
         )
+    held = "one key alone, which is for a trial" if shown.targets is None else quorum(shown.targets)
+    lines.append(f"  the rings' keys, and removals, are signed by {held}")
     lines.append(f"  as of {at}, when witnesses cosigned it")
     lines.append("  not known offline: whether it was taken back since, or followed by a newer version")
     return lines
@@ -71,5 +74,6 @@ def _object(shown: Shown) -> dict[str, object]:
         "tree_size": shown.tree_size,
         "witnesses": list(shown.witnesses),
         "cosigned_at": shown.cosigned_us,
+        "targets_threshold": 1 if shown.targets is None else shown.targets.threshold,
         "promoted": None if promoted is None else {"from": promoted.from_ring, "reviewers": list(promoted.reviewers)},
     }
