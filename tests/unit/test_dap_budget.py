@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from interlock.dap.noise import NOISE, Mechanism, Noise
 from interlock.dap.problems import BudgetSpent, DapProblem, ProblemType, problem_type
 from interlock.dap.task import TaskRefused, task_of
 from interlock.dap.transport import Reply
-from interlock.node.storage.dap_budget import BudgetStore
+from interlock.node.storage.dap_budget import BudgetStore, BudgetTables, PostgresBudgetStore
+from tests.postgres import drop_schema, shared_postgres
+from tests.unit.dap_stores import KINDS
 from tests.unit.dap_world import LENGTH, World, bits, configuration, lost
 
 GAUSSIAN = Noise(Mechanism.GAUSSIAN, Fraction(2), Fraction(5))  # sigma squared 4 on 16 places; two batches fit
@@ -166,19 +170,56 @@ def test_a_task_whose_noise_cannot_be_read_is_refused(data: bytes, why: str) -> 
         task_of(changed.encode(), demo=True)
 
 
-def test_a_ledger_is_exact_counts_a_batch_once_and_is_kept(tmp_path: Path) -> None:
-    store, third = BudgetStore(tmp_path / "b.sqlite"), Fraction(1, 3)
+@pytest.fixture(params=KINDS)
+def open_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], BudgetTables]]:
+    """Opens one ledger, as often as there are processes."""
+    made: list[BudgetTables] = []
+    url = shared_postgres() if request.param == "postgres" else ""
+    role = f"t{secrets.token_hex(6)}"
+
+    def make() -> BudgetTables:
+        made.append(PostgresBudgetStore(url, role) if url else BudgetStore(tmp_path / "b.sqlite"))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+    if url:
+        drop_schema(url, f"interlock_{role}_budget")
+
+
+def test_a_ledger_is_exact_counts_a_batch_once_and_is_kept(open_ledger: Callable[[], BudgetTables]) -> None:
+    store, third = open_ledger(), Fraction(1, 3)
     for batch in (b"1", b"2", b"2", b"3", b"1"):
         store.charge(Charge(b"t", batch, third, Fraction(1)), 7)
     store.close()
-    store = BudgetStore(tmp_path / "b.sqlite")
+    store = open_ledger()
     assert [(row.batch, row.cost, row.at) for row in store.rows(b"t")] == [(b, third, 7) for b in (b"1", b"2", b"3")]
     with pytest.raises(BudgetSpent, match="1 of 1 is spent"):
         store.charge(Charge(b"t", b"4", Fraction(1, 10**9), Fraction(1)), 8)
+    with pytest.raises(BudgetSpent, match="1 of 1 is spent"):
+        store.check(Charge(b"t", b"4", third, Fraction(1)))
     store.charge(Charge(b"u", b"4", third, Fraction(1)), 8)
     store.check(Charge(b"t", b"3", third, Fraction(1)))
     assert len(store.rows(b"t")) == 3
-    store.close()
+
+
+def test_processes_that_charge_at_once_never_spend_more_than_there_is(
+    open_ledger: Callable[[], BudgetTables],
+) -> None:
+    stores = [open_ledger() for _ in range(4)]
+
+    def charged(number: int) -> int:
+        try:
+            charge = Charge(b"t", str(number).encode(), Fraction(1), Fraction(5))
+            stores[number % 4].charge(charge, number)
+        except BudgetSpent:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(charged, range(20))) == 5
+    assert len(stores[0].rows(b"t")) == 5
 
 
 def test_a_spent_budget_goes_over_the_wire_as_a_type_of_our_own() -> None:

@@ -26,8 +26,9 @@ from interlock.node.cli.mesh_roles import published_text, serve_settings
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.roles.taking import demand_published, demand_safe, published_task
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on
-from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
+from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
+from interlock.node.wiring.aggregate import budget_store
 from interlock.node.wiring.commons import publisher_of
 
 __all__ = ["add", "create", "key", "list", "read_any", "show", "task_lines"]
@@ -82,7 +83,7 @@ def show(args: argparse.Namespace) -> int:
         if Path(args.out).exists():
             raise BadInput("is there already", where=args.out, fix="name a new file")
         replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
-    rows = _released(Path(args.dir), task) if args.dir else None
+    rows = _released(args, task) if args.dir else None
     if args.json:
         body: dict[str, object] = {"format": "interlock-task", "v": 1, **described(task), "source": source}
         if rows is not None:
@@ -229,12 +230,13 @@ def _catalog_text(task: Task) -> str:
     return " (no catalog: they mean nothing)" if digest is None else f" (catalog {digest.hex()[:16]})"
 
 
-def _released(directory: Path, task: Task) -> Sequence[tuple[Fraction, str]]:
-    """What an aggregator's ledger says of a task: costs, and when."""
-    path = directory / BUDGET_FILE
-    if not path.exists():
+def _released(args: argparse.Namespace, task: Task) -> Sequence[tuple[Fraction, str]]:
+    """What an aggregator's ledger says of a task: costs, and when. Raises: BadState, BadConfig, Unreachable."""
+    config = serve_config(serve_settings(args), args.dir)
+    role = "leader" if (config.directory / "helper-token").exists() else "helper"
+    if not config.store and not (config.directory / BUDGET_FILE).exists():
         return []
-    with contextlib.closing(BudgetStore(path)) as store:
+    with contextlib.closing(budget_store(config, role)) as store:
         return [(row.cost, rfc3339(row.at)) for row in store.rows(task.task_id)]
 
 

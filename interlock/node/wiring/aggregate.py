@@ -28,14 +28,14 @@ from interlock.node.roles import aggregate
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.work import keep_sweeping, worker_app
 from interlock.node.storage.dap import SqliteHelperStorage
-from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
+from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore, BudgetTables, PostgresBudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
 from interlock.node.wiring.parts import APART, in_background
 
-__all__ = ["serving_helper", "serving_leader", "serving_worker"]
+__all__ = ["budget_store", "serving_helper", "serving_leader", "serving_worker"]
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             patience_us=round(config.patience_s * MICROSECONDS),
             owner="leader",
             aggregates=config.drive,
-            release=stack.enter_context(_release(config, clock)),
+            release=stack.enter_context(_release(config, clock, "leader")),
         )
         stack.enter_context(_sweeping(tasks, storage, config, clock))
         leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
@@ -69,7 +69,7 @@ def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
     with (
         contextlib.closing(_helper_store(config)) as storage,
-        _release(config, clock) as release,
+        _release(config, clock, "helper") as release,
         _sweeping(tasks, storage, config, clock),
     ):
         admit = _admission(config, clock)
@@ -113,10 +113,17 @@ def _sweeping(
 
 
 @contextlib.contextmanager
-def _release(config: ServeConfig, clock: Clock) -> Iterator[Release]:
+def _release(config: ServeConfig, clock: Clock, role: str) -> Iterator[Release]:
     """What an aggregator does to its shares before it lets them out: noise where a task has some, within its budget."""
-    with contextlib.closing(BudgetStore(config.directory / BUDGET_FILE)) as budget:
+    with contextlib.closing(budget_store(config, role)) as budget:
         yield NoisyRelease(vdaf_of, budget, clock, os.urandom)
+
+
+def budget_store(config: ServeConfig, role: str) -> BudgetTables:
+    """The ledger of a "leader" or "helper", where its own store is. Raises: BadConfig, BadState, Unreachable."""
+    if config.store:
+        return PostgresBudgetStore(config.store, role)
+    return BudgetStore(config.directory / BUDGET_FILE)
 
 
 def _admission(config: ServeConfig, clock: Clock) -> Admit:
