@@ -8,8 +8,10 @@ honest mirror has at that moment: an attack of which the node has seen nothing i
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -72,15 +74,18 @@ class Scene:
         self.home = commons.home / "node"
         self.lies: list[str] = []  # what the node asked and was not told as the honest mirror would have
         self.asked: list[str] = []
-        commons.publisher.publish(pack(1), "stable")
+        new = not self.home.exists()
         self.mirror = commons.mirror()
-        self.mirror.copy()
+        if new:
+            commons.publisher.publish(pack(1), "stable")
+            self.mirror.copy()
         self.honest: Fetcher = DirectoryFetcher(self.mirror.public)
         self.shown: Fetcher = self.honest
         self.clock: ManualClock = commons.clock
-        init_node(self.home, log_policy=log_policy(), root=commons.root)
-        self.node().subscribe("team", "stable")
-        self.update()
+        if new:
+            init_node(self.home, log_policy=log_policy(), root=commons.root)
+            self.node().subscribe("team", "stable")
+            self.update()
         self.guard = LivePolicy(lambda: installed.load(self.home, "team", "stable"), installed.Watch(self.home))
         self.act: Callable[[], object] = self.update
         self.touched: Callable[[], bool] = lambda: bool(self.lies)
@@ -185,8 +190,18 @@ def _answer(fetcher: Fetcher, path: str, max_length: int) -> object:
         return type(e)
 
 
+@functools.cache
+def _prepared() -> tempfile.TemporaryDirectory[str]:
+    """A scene as every attack finds it, made once; to be copied."""
+    folder = tempfile.TemporaryDirectory(prefix="interlock-scene-")
+    with pytest.MonkeyPatch.context() as patch, world(Path(folder.name)) as commons, contextlib.ExitStack() as stack:
+        Scene(commons, patch, stack)
+    return folder
+
+
 @contextlib.contextmanager
 def scene_in(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    shutil.copytree(_prepared().name, folder, symlinks=True, dirs_exist_ok=True)
     with world(folder) as commons, contextlib.ExitStack() as stack:
         yield Scene(commons, patch, stack)
 

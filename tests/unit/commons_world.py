@@ -170,7 +170,7 @@ class Releasing(Publisher):
 
 
 class World:
-    """The commons at `home`, its log, and what members need of both."""
+    """The commons at `home`, its log, and what members need of both; made if it is not there yet."""
 
     def __init__(self, home: Path, log: TestLog, clock: ManualClock) -> None:
         self.home = home
@@ -178,10 +178,14 @@ class World:
         self.log = log
         self.public = home / "commons" / "public"
         self.policy: TlogPolicy = parse_policy(log_policy())
+        self.publisher = Releasing(home / "commons", log.append, self.policy, clock)
+        root = self.public / "metadata" / "1.root.json"
+        if root.exists():
+            self.root = root.read_bytes()
+            return
         online = make_commons_keys(home / "commons", Counter())
         self.root = root_of(online, clock)
         create_commons(home / "commons", self.root, clock.now_us())
-        self.publisher = Releasing(home / "commons", log.append, self.policy, clock)
         self.publisher.renew()  # logs the first snapshot, and names it
 
     @property
