@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -161,10 +162,16 @@ class HttpPoster:
         return answer
 
 
-def http_client(*, timeout_s: float = TIMEOUT_S, answer_s: float = ANSWER_S, socket: str | None = None) -> httpx.Client:
+def http_client(
+    *,
+    timeout_s: float = TIMEOUT_S,
+    answer_s: float = ANSWER_S,
+    socket: str | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> httpx.Client:
     """A client that follows no redirect, trusts no environment proxy, takes nothing compressed, and does not wait:
     no longer than `timeout_s` for the next byte, and `answer_s` for an answer's last."""
-    transport = httpx.HTTPTransport(trust_env=False, uds=socket)
+    transport = httpx.HTTPTransport(verify=True if tls is None else tls, trust_env=False, uds=socket)
     pool: Any = transport._pool  # httpx takes no network backend; httpcore does
     pool._network_backend = _Timed(pool._network_backend, answer_s)
     headers = {"Accept-Encoding": "identity"}

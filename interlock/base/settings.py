@@ -49,6 +49,9 @@ SECTIONS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
         "drive": bool,
         "patience_seconds": (int, float),
         "keep_days": (int, float),
+        "helper_cert": str,
+        "helper_key": str,
+        "helper_ca": str,
     },
 }
 _LIMIT: Final = 1 << 20

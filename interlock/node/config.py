@@ -19,6 +19,8 @@
           drive = true           false for a leader whose jobs are left to `--role dap-worker`
           patience_seconds = 10  how long uploaded reports wait for others to share a job with
           keep_days = 30         how long before the newest report an aggregator still takes one
+          helper_cert = FILE     the certificate that a leader shows the helper, and its key: helper_key = FILE
+          helper_ca = FILE       whom the helper's own certificate is of, where that is a CA of its own
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ __all__ = [
 CONFIG: Final = "interlock.toml"  # in a role's folder
 LOG_POLICY: Final = "log-policy.txt"  # there too
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
+_HELPER_TLS: Final = ("helper_cert", "helper_key", "helper_ca")
 _NAMED: Final = "a name has a-z, 0-9, '.' and '-'"
 _PLACES: Final = ("http://", "https://", "file:///", "unix:///")
 _DATABASES: Final = ("postgresql://", "postgres://")
@@ -102,6 +105,9 @@ class ServeConfig:
     patience_s: float = 10
     keep_s: float = 30 * DAY_S
     mirrors: Mapping[str, str] = field(default_factory=dict)
+    helper_cert: Path | None = None
+    helper_key: Path | None = None
+    helper_ca: Path | None = None
 
 
 def settings_of(explicit: str | None) -> Settings:
@@ -152,6 +158,7 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         _number(settings, values, "patience_seconds", ServeConfig.patience_s, 0, DAY_S),
         _number(settings, values, "keep_days", ServeConfig.keep_s / DAY_S, 1, 3660) * DAY_S,
         named_places(values.get("mirrors", []), f"{settings.path}: [serve] mirrors"),
+        *(settings.beside(_text(values, key)) if key in values else None for key in _HELPER_TLS),
     )
 
 

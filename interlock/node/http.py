@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
 from interlock.base.errors import BadInput, InterlockError
+from interlock.node.certified import CertifiedProtocol, certified
 from interlock.node.posts import protocol_of
 
 __all__ = ["BadBody", "BodyTooLarge", "Listen", "PortInUse", "body_of", "open_socket", "serve"]
@@ -62,6 +63,7 @@ class Listen:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
+    tls_client_ca: Path | None = None
 
     def check(self) -> None:
         """Raises: BadInput, for an address that others can reach without TLS or a proxy in front, or a bad key pair."""
@@ -69,6 +71,8 @@ class Listen:
             raise BadInput("TLS needs both", where="--tls-cert, --tls-key")
         if self.tls_cert is not None and self.tls_key is not None:
             _demand_pair(self.tls_cert, self.tls_key)
+        if self.tls_client_ca is not None:
+            _demand_ca(self)
         if self.fd is None and not _is_loopback(self.host) and self.tls_cert is None and not self.behind_proxy:
             raise BadInput(
                 "is not a loopback address", where=self.host, fix="give --tls-cert and --tls-key, or --behind-proxy"
@@ -92,6 +96,18 @@ def _demand_pair(cert: Path, key: Path) -> None:
         raise BadInput(
             f"cannot be used for TLS ({why})", where=f"{cert}, {key}", fix="give a PEM certificate and its open key"
         ) from None
+
+
+def _demand_ca(listen: Listen) -> None:
+    """Raises: BadInput, for a CA without TLS, behind a proxy, which ends it, or that is none."""
+    if listen.tls_cert is None or listen.behind_proxy:
+        told = "needs --tls-cert and --tls-key, and TLS that ends here and in no proxy"
+        raise BadInput(told, where="--tls-client-ca")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(listen.tls_client_ca)
+    except (OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or getattr(e, "strerror", None) or type(e).__name__
+        raise BadInput(f"is no CA ({why})", where=f"--tls-client-ca {listen.tls_client_ca}") from None
 
 
 def open_socket(listen: Listen) -> socket.socket:
@@ -147,9 +163,10 @@ def serve(
         host, port = sock.getsockname()[:2]
         scheme = "https" if listen.tls_cert else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        client_ca = listen.tls_client_ca
         config = uvicorn.Config(
-            app,
-            http=protocol_of(app, BODY_S),
+            app if client_ca is None else certified(app),
+            http=protocol_of(app, BODY_S) if client_ca is None else CertifiedProtocol,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -160,6 +177,8 @@ def serve(
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=str(listen.tls_cert) if listen.tls_cert else None,
             ssl_keyfile=str(listen.tls_key) if listen.tls_key else None,
+            ssl_ca_certs=None if client_ca is None else str(client_ca),
+            ssl_cert_reqs=ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL,
         )
         if ready is not None:
             ready(url)

@@ -32,7 +32,10 @@ def serve(args: argparse.Namespace) -> int:
     """Run one role until SIGTERM, Ctrl-C or, where asked to, the end of standard input."""
     start_logging(args.log_format)
     listen = Listen(
-        args.host, args.port, args.listen_fd, _maybe(args.tls_cert), _maybe(args.tls_key), args.behind_proxy
+        args.host,
+        args.port,
+        args.listen_fd,
+        *(_maybe(args.tls_cert), _maybe(args.tls_key), args.behind_proxy, _maybe(args.tls_client_ca)),
     )
 
     def ready(url: str) -> None:

@@ -64,6 +64,8 @@ def _serve(group: Commands) -> None:
     serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
     serve.add_argument("--tls-cert", metavar="FILE")
     serve.add_argument("--tls-key", metavar="FILE")
+    told = "who comes with a token shows a certificate of this CA too (mTLS)"
+    serve.add_argument("--tls-client-ca", metavar="FILE", help=told)
     serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
     add_service(serve)

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import MICROSECONDS, Clock
-from interlock.base.fetch import fetcher_of
+from interlock.base.fetch import fetcher_of, http_client
 from interlock.base.settings import BadConfig
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.budget import NoisyRelease, Release
@@ -21,6 +21,7 @@ from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
 from interlock.dap.storage import SweptStorage
 from interlock.dap.sweep import Sweeper
+from interlock.node.certified import client_context
 from interlock.node.config import ServeConfig
 from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.parties import HttpExchange, vdaf_of
@@ -43,7 +44,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """A leader, and the driver of its jobs. Raises: BadConfig, BadState, NotWritable."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
-    exchange = HttpExchange(secret_in(place / "helper-token"))
+    exchange = _to_helper(config)
     with contextlib.ExitStack() as stack:
         stack.callback(exchange.close)
         storage = stack.enter_context(contextlib.closing(_leader_store(config)))
@@ -82,7 +83,7 @@ def serving_worker(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """One more driver of a leader's jobs, from a folder like the leader's; the leader itself does the collecting."""
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
-    exchange = HttpExchange(secret_in(place / "helper-token"))
+    exchange = _to_helper(config)
     with contextlib.closing(exchange), contextlib.closing(_leader_store(config)) as storage:
         driver = Driver(
             *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
@@ -91,6 +92,12 @@ def serving_worker(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             collects=False,
         )
         yield worker_app(driver)
+
+
+def _to_helper(config: ServeConfig) -> HttpExchange:
+    """The leader's way to the helper: its token, and its certificate where it has one. Raises: BadState, BadConfig."""
+    tls = client_context(config.helper_cert, config.helper_key, config.helper_ca)
+    return HttpExchange(secret_in(config.directory / "helper-token"), http_client(tls=tls))
 
 
 def _leader_store(config: ServeConfig) -> SqliteLeaderStorage | PostgresLeaderStorage:
