@@ -22,8 +22,8 @@ from interlock.dap.problems import ProblemType, problem_type, to_b64url
 from interlock.dap.transport import Reply
 from interlock.node.parties import HttpExchange
 from interlock.node.roles import aggregate
-from tests.unit.dap_http import TOKENS, Deployment
-from tests.unit.dap_world import VDAF, bits
+from tests.unit.dap_http import TOKENS, Deployment, free_socket, serving, table
+from tests.unit.dap_world import VDAF, World, bits
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_keys_are_for_anyone_and_may_be_cached(deployment: Deployment, http: htt
     for url in (deployment.leader_url, deployment.helper_url):
         response = http.get(url + "/hpke_config")
         assert response.headers["content-type"] == "application/ppm-dap;message=hpke-config-list"
-        assert response.headers["cache-control"] == "max-age=3600"
+        assert response.headers["cache-control"] == "max-age=43200"
         assert len(HpkeConfigList.decode(response.content).configs) == 1
 
 
@@ -114,6 +114,28 @@ def test_a_waiting_collection_job_is_ended_by_delete_and_what_does_not_exist_is_
     assert (again.status_code, again.headers["location"]) == (202, made.headers["location"])
     nothing = f"{url}/{to_b64url(bytes(16))}"
     assert http.request("DELETE", nothing, headers=bearer("collector")).status_code == 404
+
+
+def test_a_place_has_the_path_of_the_tasks_url_whatever_a_proxy_cuts(tmp_path: Path, http: httpx.Client) -> None:
+    world = World(tmp_path)
+    leader = aggregate.leader_app(world.leader, world.driver, members=table(), collectors=table("collector"))
+    helper = aggregate.helper_app(world.helper, leaders=table("leader"))
+    assert world.upload(*(world.report(bits(i)) for i in range(3))) == []
+    world.drive()
+    task = to_b64url(world.task.task_id)
+    jobs = f"/tasks/{task}/collection_jobs", f"/tasks/{task}/aggregation_jobs"
+    asked = CollectionJobReq(query_for(world.hour())).encode()
+    requests = (
+        (leader, jobs[0], typed("collection-job-req", "collector"), asked, 202),
+        (helper, jobs[1], typed("aggregation-job-init-req", "leader"), world.post.sent[0][1], 201),
+    )
+    for app, path, headers, body, status in requests:
+        sock = free_socket()
+        with serving(app, sock):
+            answer = http.post(f"http://127.0.0.1:{sock.getsockname()[1]}{path}", headers=headers, content=body)
+        assert answer.status_code == status
+        assert answer.headers["location"].startswith(f"/dap{path}/")
+    world.close()
 
 
 def test_a_continuation_is_one_step_too_far(deployment: Deployment, http: httpx.Client) -> None:

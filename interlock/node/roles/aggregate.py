@@ -42,7 +42,7 @@ from interlock.node.tokens import NotAllowed, TokenTable
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
 
 BODY_LIMIT: Final = 64 << 20  # bytes of a request
-HPKE_CACHE_S: Final = 3600  # keys change rarely; a ring keeps the old ones for twice this long
+HPKE_CACHE_S: Final = 43_200  # keys change rarely; a replaced one opens for a day at least, twice this long (4.4.1)
 RETRY_AFTER_S: Final = 1
 _RESOURCE_ID_SIZE: Final = 16
 _log = logging.getLogger(__name__)
