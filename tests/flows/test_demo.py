@@ -43,6 +43,7 @@ def _children(pid: int) -> list[int]:
     return [int(p) for p in path.read_text().split()]
 
 
+@pytest.mark.slow
 def test_every_step_of_the_demo_holds_and_every_process_is_gone(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     done = subprocess.run([*DEMO, "--json", "--keep", str(kept)], capture_output=True, timeout=120, check=False)
@@ -84,6 +85,7 @@ def test_a_step_that_does_not_hold_ends_the_demo_with_1(
     _wait_until_gone(list(result["processes"].values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_demo_takes_all_its_processes_with_it(number: signal.Signals, tmp_path: Path) -> None:
     demo = subprocess.Popen(

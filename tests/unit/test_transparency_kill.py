@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import HttpFetcher, HttpPoster, Unreachable, http_client
 from interlock.base.keys import Ed25519Signer
@@ -58,6 +60,7 @@ def submit_until_killed(url: str, versions: Iterator[int], proofs: dict[int, Tlo
             proofs[version] = submit(entry(version), POLICY, post)
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_served_log_takes_back_no_proof_of_any_batch(tmp_path: Path) -> None:
     rng = random.Random(5)
     view = LogView(tmp_path / "node", POLICY, ManualClock())
