@@ -85,10 +85,14 @@ def test_no_place_that_was_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> Non
     give_consent(tmp_path, terms(kept), 0)
     rng = random.Random(20)
     told: set[int] = set()
+    cut_short = 0
     for seed in range(ROUNDS):
-        told |= acknowledged(tmp_path, seed, rng.choice([0.0, 0.01, 0.05, 0.1]) * rng.random())
+        now = acknowledged(tmp_path, seed, rng.choice([0.0, 0.01, 0.05, 0.1]) * rng.random())
+        assert now, f"round {seed} said nothing"
+        told |= now
+        cut_short += len(now) < len(kept.places)
         store = open_store(tmp_path)
         lost = told - store.bits(kept.task, kept.digest, 0)
         store.close()
         assert not lost, f"round {seed} lost {len(lost)} of {len(told)} places"
-    assert ROUNDS <= len(told) < len(kept.places), "every round said something, and was cut short"
+    assert cut_short >= ROUNDS // 2, "a machine that is busy elsewhere kills late, but not each time"
