@@ -57,6 +57,7 @@ __all__ = ["JOB_SIZE", "Driver", "Progress"]
 JOB_SIZE: Final = 100  # reports a job, at most
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
 LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
+SPOILT_MOST: Final = 3  # answers that cannot be read, before a job is abandoned
 _Begun = tuple[bytes, bytes] | ReportError  # (VDAF state to keep, message to the helper)
 _log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class Driver:
         self._clock = clock
         self._rng = rng
         self._helper = Asking(helper, clock)
+        self._spoilt: dict[bytes, int] = {}  # job -> answers that could not be read
         self._job_size = job_size
         self._patience_us = patience_us
         self._aggregates, self._collects = aggregates, collects
@@ -232,7 +234,7 @@ class Driver:
             found = self._helper.ask(*about, step=0)
             if not found.body:
                 return found.due_us  # deferred (3.1)
-            answer = _answer_to(job, found.body, task.draft)
+            answer = self._read(job, found.body, task.draft, url)
         except (DapProblem, Malformed) as e:
             if isinstance(e, DapProblem) and e.status == 404:
                 raise _try_again(e, url) from None
@@ -242,6 +244,27 @@ class Driver:
             return None
         self._commit(task, job, lease, answer)
         return None
+
+    def _read(self, job: LeasedJob, body: bytes, draft: Draft, url: str) -> AggregationJobResp:
+        """The helper's words on each report of a job, in its order; Prio3 has no `finish` here (4.5.3.1).
+
+        The helper has committed by now, so an answer that was spoilt on its way is asked for again before the job is
+        abandoned. Raises: Malformed, for what is final; Unreachable, for what is worth another try.
+        """
+        try:
+            answer = AggregationJobResp.decode(body, draft)
+        except Malformed as e:
+            tries = self._spoilt.pop(job.job_id, 0) + 1
+            if tries == SPOILT_MOST:
+                raise
+            self._spoilt[job.job_id] = tries
+            raise Unreachable(f"answered what cannot be read ({e.what})", where=url) from None
+        self._spoilt.pop(job.job_id, None)
+        if [r.report_id for r in answer.responses] != list(job.states):
+            raise Malformed("the helper answered for other reports, or in another order")
+        if any(r.error is None and not r.payload for r in answer.responses):
+            raise Malformed("the helper finished a report that it has not verified")
+        return answer
 
     def _commit(self, task: Task, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> None:
         outs: list[OutShare] = []
@@ -318,19 +341,6 @@ def _begun(verdict: Verdict) -> _Begun:
     if isinstance(verdict, tuple):
         return verdict
     return ReportRejected.of("malformed" if verdict == "invalid" else verdict).error
-
-
-def _answer_to(job: LeasedJob, body: bytes, draft: Draft) -> AggregationJobResp:
-    """The helper's words on each report of a job, in its order; Prio3 has no `finish` here (4.5.3.1).
-
-    Raises: Malformed.
-    """
-    answer = AggregationJobResp.decode(body, draft)
-    if [r.report_id for r in answer.responses] != list(job.states):
-        raise Malformed("the helper answered for other reports, or in another order")
-    if any(r.error is None and not r.payload for r in answer.responses):
-        raise Malformed("the helper finished a report that it has not verified")
-    return answer
 
 
 def _try_again(e: DapProblem, url: str) -> InterlockError:

@@ -118,6 +118,32 @@ def test_a_deferred_job_that_fails_in_the_end_is_abandoned(world: World) -> None
     assert world.leader_store.states(world.task.task_id).rejected == 3
 
 
+def test_an_answer_that_was_spoilt_on_its_way_is_asked_for_again(world: World) -> None:
+    three(world)
+    world.post.after = lambda reply: dataclasses.replace(reply, body=reply.body[:-1])
+    world.drive(2)
+    assert world.leader_store.states(world.task.task_id).taken == 3
+    world.post.after = lambda reply: reply
+    assert world.collect().report_count == 3
+    assert len({body for url, body in world.post.sent if url.endswith("aggregation_jobs")}) == 1
+
+
+def test_an_answer_that_is_spoilt_each_time_abandons_its_job_and_no_other(tmp_path: Path) -> None:
+    world = World(tmp_path, job_size=1)
+    assert world.upload(*(world.report(bits(i)) for i in range(3))) == []
+    world.drive(1)
+    assert world.leader_store.states(world.task.task_id).aggregated == 3
+    assert world.upload(world.report(bits(5))) == []
+    world.post.after = lambda reply: dataclasses.replace(reply, body=b"?")
+    world.drive(3)
+    world.post.after = lambda reply: reply
+    assert world.upload(world.report(bits(6))) == []
+    world.drive(1)
+    states = world.leader_store.states(world.task.task_id)
+    assert (states.aggregated, states.rejected, states.taken) == (4, 1, 0)
+    world.close()
+
+
 def test_an_abandoned_job_is_deleted_at_the_helper(world: World) -> None:
     three(world)
     world.post.after = lambda reply: dataclasses.replace(reply, body=reply.body + b"\x00")

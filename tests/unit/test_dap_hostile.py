@@ -224,7 +224,7 @@ def test_no_log_line_error_or_repr_shows_a_share(world: World, caplog: pytest.Lo
     hidden = [r.leader_share.payload for r in reports] + [state for _, state in job.states.values()]
     hidden += [world.held.verify_key, world.leader_key.pair.private]
     world.post.after = lambda reply: dataclasses.replace(reply, body=b"?" * 20)
-    world.drive(1)
+    world.drive(3)
     said = [caplog.text, repr(job), repr(reports), repr(world.held), repr(world.leader_key)]
     with pytest.raises(DapProblem) as caught:
         world.helper.process_aggregation_init(world.task.task_id, job.request[:-1])
