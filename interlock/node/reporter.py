@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from interlock.base.clock import Clock, SystemClock
 from interlock.base.errors import InterlockError
 from interlock.base.files import private_dir, read_bounded, replace
 from interlock.base.settings import BadConfig
+from interlock.commons.consent import NoConsent
 from interlock.commons.known_operators import known_operators
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.turns import mirrors_of
@@ -110,15 +111,26 @@ class Reporter:
         return self.credentials.held(self.task, epoch)
 
 
-def keep_reporting(reporters: Sequence[Reporter], stop: threading.Event) -> None:
-    """Report until `stop` is set; what fails is said and tried again at the next turn."""
+def keep_reporting(config: MeshConfig, reporting: ReportConfig, stop: threading.Event) -> None:
+    """Report until `stop` is set, for every task there then is; what fails is said and tried again at the next turn."""
     while not stop.wait(REPORT_EVERY_S):
-        for reporter in reporters:
-            try:
-                reporter.build()
-                reporter.send()
-            except InterlockError as e:
-                log.warning("no report: %s", e)
+        try:
+            with reporters_of(config, reporting) as reporters:
+                for reporter in reporters:
+                    _report(reporter)
+        except InterlockError as e:
+            log.warning("no report: %s", e)
+
+
+def _report(reporter: Reporter) -> None:
+    """One turn of one task; a task that nobody has agreed to is no news."""
+    try:
+        reporter.build()
+        reporter.send()
+    except NoConsent as e:
+        log.debug("no report: %s", e)
+    except InterlockError as e:
+        log.warning("no report: %s", e)
 
 
 @contextlib.contextmanager

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlock
 from interlock import Blocked
 from interlock.base.clock import MICROSECONDS, ManualClock, SystemClock
+from interlock.base.fetch import Unreachable
+from interlock.base.files import replace
 from interlock.commons.consent import NoConsent, give_consent
 from interlock.commons.indicators import FALSE_POSITIVES, Catalog, build_catalog
 from interlock.commons.installed import base_rules
 from interlock.commons.operators import OPERATORS_PATH, Operator, Operators
 from interlock.dap.task import new_configuration, task_of
+from interlock.dap.transport import Reply
 from interlock.engine import ambient
 from interlock.engine.decision import Decision
+from interlock.node import reporter
+from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
 from interlock.node.roles.report import Sent, close_epochs, ledger, terms_of
 from interlock.node.storage.node import open_store
@@ -283,3 +292,52 @@ def test_with_a_consent_to_false_positives_only_a_community_rules_objection_is_n
     assert store.places_by_epoch("wrong-1", counted.digest) == {}
     store.close()
     assert kept_catalogs(tmp_path)["wrong-1"].catalog.counts == FALSE_POSITIVES
+
+
+# --- the daemon -----------------------------------------------------------------------------------------------------
+
+
+def test_the_daemon_takes_up_a_task_that_was_joined_while_it_runs(
+    member: Member, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Path] = []
+    stop = threading.Event()
+    turns = iter([False, False, True])
+    monkeypatch.setattr(stop, "wait", lambda _: next(turns))
+    token = member.home.parent / "token"
+    replace(token, b"ab" * 32)
+
+    def report(made: reporter.Reporter) -> None:
+        sent.append(made.home)
+
+    monkeypatch.setattr(reporter, "_report", report)
+    original = reporter.reporters_of
+
+    @contextlib.contextmanager
+    def opened(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[reporter.Reporter]]:
+        with original(config, reporting) as found:
+            yield found
+        reporter.keep_task(member.home, member.world.task)
+
+    monkeypatch.setattr(reporter, "reporters_of", opened)
+    reporter.keep_reporting(MeshConfig(member.home), ReportConfig(token=token), stop)
+    assert sent == [member.home]
+    assert not caplog.records
+
+
+def test_a_task_that_nobody_agreed_to_is_no_news_and_a_leader_that_is_down_is(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    def dead(method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        raise Unreachable("does not answer", where=url)
+
+    exchange: Any = dead
+    made = reporter.Reporter(member.home, member.store, member.world.task, exchange, exchange, member.world.clock)
+    member.withdraw()
+    with caplog.at_level(logging.INFO):
+        reporter._report(made)
+    assert not caplog.records
+    member.agree()
+    member.world.clock.advance(PRECISION)
+    reporter._report(made)
+    assert "no report: " in caplog.text

@@ -39,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
     subscriber = subscriber_of(config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(config.home))
-        reporters = stack.enter_context(reporters_of(config, reporting))
-        if reporters:
-            thread = threading.Thread(target=keep_reporting, args=(reporters, stop), daemon=True)
-            thread.start()
-            stack.callback(thread.join, 10)
+        with reporters_of(config, reporting):
+            pass  # what is wrong with the configuration is said now
+        thread = threading.Thread(target=keep_reporting, args=(config, reporting, stop), daemon=True)
+        thread.start()
+        stack.callback(thread.join, 10)
         if config.monitor:
             every_s = min(config.poll_s, TELL_EVERY_S)
             telling = threading.Thread(
