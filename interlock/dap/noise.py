@@ -82,7 +82,7 @@ class Noise:
     def text(self) -> str:
         """For people: what it is, in one phrase."""
         name, unit = f"discrete {self.mechanism.name.capitalize()}", self.mechanism.measure
-        return f"{name} noise by each aggregator, {unit} {self.cost} a bucket of {self.budget} in all"
+        return f"{name} noise by each aggregator, {unit} {self.cost} an epoch and {self.budget} in all"
 
     def cost_of(self, buckets: int) -> Fraction:
         """What the release of a batch costs whoever has one report in each of its buckets.

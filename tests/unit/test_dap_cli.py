@@ -123,7 +123,7 @@ def test_a_task_is_shown_with_its_draft_unverified_where_it_is(
     assert dap("task", "show", tmp_path / "task-1.json") == EXIT_OK
     shown = capsys.readouterr().out
     assert "dap-20 (unverified)" in shown
-    assert "rho 1 a bucket of 4 in all" in shown
+    assert "rho 1 an epoch and 4 in all" in shown
     assert dap("task", "show", tmp_path / "task-1.json", "--json") == EXIT_OK
     said = json.loads(capsys.readouterr().out)
     assert (said["id"], said["name"], said["verified"]) == (task.task_id.hex(), "task-1", False)

@@ -265,4 +265,4 @@ def test_the_reach_is_beyond_what_is_ever_sampled_and_within_the_field() -> None
 
 def test_a_mechanism_says_what_it_is_and_costs() -> None:
     text = Noise(Mechanism.GAUSSIAN, Fraction(1, 2), Fraction(8)).text
-    assert text == "discrete Gaussian noise by each aggregator, rho 1/2 a bucket of 8 in all"
+    assert text == "discrete Gaussian noise by each aggregator, rho 1/2 an epoch and 8 in all"

@@ -241,10 +241,10 @@ def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, byte
         _pin(args, directory)
     if args.role == "dap-leader":
         return [
-            f"tasks go into {directory / 'tasks'}; let members and collectors in with interlock mesh token",
+            "take tasks on with interlock mesh dap task add; let members and collectors in with interlock mesh token",
             f"put the token that the helper gave you into {directory / 'helper-token'} (0600)",
         ]
-    return [f"tasks go into {directory / 'tasks'}; let the leader in with interlock mesh token"]
+    return ["take tasks on with interlock mesh dap task add; let the leader in with interlock mesh token"]
 
 
 def _pin(args: argparse.Namespace, directory: Path) -> str:
