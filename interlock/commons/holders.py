@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tuf.api.metadata import Metadata, Root, Targets  # type: ignore[attr-defined]
-from tuf.api.serialization import DeserializationError
+from tuf.api.serialization import DeserializationError, SerializationError
 
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError, one_line
@@ -285,13 +285,18 @@ def read_root(data: bytes, what: str) -> Metadata[Root]:
     """A root's metadata, whoever signed it. Raises: CeremonyRefused."""
     if len(data) > MAX_ROOT:
         raise CeremonyRefused(f"is larger than {MAX_ROOT} bytes", where=what)
-    return _read(data, Root, what)
+    md = _read(data, Root, what)
+    for name, role in md.signed.roles.items():
+        if not role.keyids or any(keyid not in md.signed.keys for keyid in role.keyids):
+            raise CeremonyRefused(f"has no key for role {name}, or names one that it does not have", where=what)
+    return md
 
 
 def _read(data: bytes, kind: type[_SIGNED], what: str) -> Metadata[_SIGNED]:
     try:
         md = Metadata[_SIGNED].from_bytes(data)
-    except DeserializationError as e:
+        _ = md.signed_bytes  # what has no one form, a number that is not whole among it, nobody can have signed
+    except (DeserializationError, SerializationError) as e:
         raise CeremonyRefused(f"is not TUF metadata ({one_line(str(e), 200)})", where=what) from None
     if not isinstance(md.signed, kind):
         raise CeremonyRefused(f"is not {kind.__name__.lower()} metadata", where=what)

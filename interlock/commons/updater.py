@@ -22,7 +22,7 @@ from typing import IO, Final
 
 from tuf.api import exceptions as tuf_errors
 from tuf.api.metadata import Metadata, Root  # type: ignore[attr-defined]
-from tuf.api.serialization import DeserializationError
+from tuf.api.serialization import DeserializationError, SerializationError
 from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 from tuf.ngclient.updater import Updater
@@ -100,7 +100,7 @@ def demand_root(data: bytes) -> str:
         if not isinstance(md.signed, Root):
             raise DeserializationError("another role's metadata")
         verified = bool(md.signed.get_root_verification_result(None, md.signed_bytes, md.signatures))
-    except (DeserializationError, ValueError):
+    except (DeserializationError, SerializationError, ValueError):
         raise UntrustedRoot(
             "is not a commons' root", where="root", fix="give the file that a keyholder gave you"
         ) from None
