@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from interlock.dap.task import Task, task_of
 from interlock.dap.taskfile import dump_client_task, dump_key, load_client_task
 from interlock.node.cli import mesh_dap_task, mesh_node
 from interlock.node.cli.main import main
+from interlock.node.cli.task_rows import task_rows
 from interlock.node.setup import make_aggregator, write_settings
 from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore
 from interlock.node.storage.dap_tasks import TaskDirectory
@@ -159,6 +161,39 @@ def test_what_an_aggregator_has_spent_is_shown(tmp_path: Path, capsys: pytest.Ca
     assert "1 of 4 epsilon is spent; batches released: 2" in capsys.readouterr().out
     assert dap(*words, "--json") == EXIT_OK
     assert json.loads(capsys.readouterr().out)["spent"] == "1"
+
+
+@pytest.mark.parametrize("form", [bytes, lambda d: d.hex().encode(), lambda d: b":" + base64.b64encode(d) + b":\n"])
+def test_a_task_of_others_is_read_from_its_configuration_in_any_form(
+    tmp_path: Path, form: Callable[[bytes], bytes]
+) -> None:
+    data = configuration(least=10)
+    (tmp_path / "theirs").write_bytes(form(data))
+    out = tmp_path / "t.json"
+    assert dap("task", "import", tmp_path / "theirs", "--out", out, "--draft", "dap-19") == EXIT_OK
+    found = load_client_task(out.read_bytes(), where="x")
+    assert (found.configuration, found.draft) == (data, DAP_19)
+    assert dap("task", "import", tmp_path / "theirs", "--out", out) == EXIT_USAGE
+
+
+def test_a_task_of_others_that_is_none_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for data in (b"", b"abcd", configuration(least=9)):
+        (tmp_path / "theirs").write_bytes(data)
+        assert dap("task", "import", tmp_path / "theirs", "--out", tmp_path / "t.json") == EXIT_REFUSED
+        assert error(capsys)
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_a_nodes_status_tells_of_a_task_in_a_draft_that_nobody_verified(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    assert [*task_rows(tmp_path)] == []
+    for draft in ("dap-18", "dap-19"):
+        created(tmp_path / "tasks", "--length", 4, "--draft", draft, name=draft)
+    (tmp_path / "tasks" / "z.json").write_text("{}")
+    rows = [*task_rows(tmp_path)]
+    assert [row.status for row in rows] == ["ok", "warn", "fail"]
+    assert "speaks dap-18, no noise" in rows[0].detail
+    assert "dap-19 (unverified)" in rows[1].detail
 
 
 # --- published, and taken on ------------------------------------------------------------------------------------------

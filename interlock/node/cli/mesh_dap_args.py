@@ -59,6 +59,13 @@ def _task_commands(commands: Commands) -> None:
     show.add_argument("--dir", metavar="DIR", help="an aggregator's folder: show what of the budget is spent there")
     show.add_argument("--out", metavar="FILE", help="keep the task in this file")
     show.add_argument("--json", action="store_true", help="one JSON object")
+    told = "a task of others, from its TaskConfiguration as DAP has it: bytes, hex or Base 64"
+    taken = add(commands, "import", _TASK, "taken", told, home=False, config=False)
+    taken.epilog = "example: interlock mesh dap task import taskprov.txt --draft dap-18 --out task.json"
+    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
+    taken.add_argument("--demo", action="store_true", help="take a floor of less than ten reports")
+    taken.add_argument("--out", metavar="FILE", required=True, help="the task's file")
     adds = add(commands, "add", _TASK, "add", "take a task on as an aggregator, once its checks hold", home=False)
     adds.epilog = (
         "example: interlock mesh dap task add task.json --dir leader --collector collector.pub --secret verify.secret"

@@ -19,19 +19,20 @@ from interlock.commons.indicators import MAX_CATALOG, Catalog, parse_catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.statements import known_task
 from interlock.commons.subscribe import Subscriber
+from interlock.dap.drafts import draft_of
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import dump_client_task, dump_config, load_client_task, load_config, load_task
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.mesh_roles import published_text, serve_settings
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.roles.taking import demand_published, demand_safe, published_task
-from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on
+from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
 from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
 from interlock.node.wiring.aggregate import budget_store
 from interlock.node.wiring.commons import publisher_of
 
-__all__ = ["add", "create", "key", "list", "read_any", "show", "task_lines"]
+__all__ = ["add", "create", "key", "list", "read_any", "show", "taken", "task_lines"]
 
 _LIMIT: Final = 1 << 20
 _PUBLIC_FILE: Final = 0o644
@@ -92,6 +93,17 @@ def show(args: argparse.Namespace) -> int:
         print(json.dumps(body))
         return EXIT_OK
     for line in (*task_lines(task), *_spent_lines(task, rows), f"source      {source}"):
+        print(line)
+    return EXIT_OK
+
+
+def taken(args: argparse.Namespace) -> int:
+    """A task of others, from its configuration's bytes as any DAP party has them."""
+    if Path(args.out).exists():
+        raise BadInput("is there already", where=args.out, fix="name a new file")
+    task = task_from(read_bounded(Path(args.file), _LIMIT), demo=args.demo, draft=draft_of(args.draft))
+    replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
+    for line in (*task_lines(task), f"{args.out}: held against no commons"):
         print(line)
     return EXIT_OK
 

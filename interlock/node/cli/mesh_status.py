@@ -31,6 +31,7 @@ from interlock.commons.windows import shown_time
 from interlock.node.cli.mesh_node import config_of, row_line
 from interlock.node.cli.mesh_notices import monitor_rows
 from interlock.node.cli.rows import Row, report_rows
+from interlock.node.cli.task_rows import task_rows
 from interlock.node.config import MeshConfig
 from interlock.transparency.follow import MAX_EVIDENCE, parse_evidence
 
@@ -86,6 +87,7 @@ def rows(config: MeshConfig) -> Iterator[Row]:
     yield from _step_backs(config)
     yield from _split_views(config)
     yield from monitor_rows(config)
+    yield from task_rows(config.home)
 
 
 def _removals(config: MeshConfig, pins: Pins) -> Row:

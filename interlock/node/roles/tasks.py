@@ -6,6 +6,8 @@ take_on(folder, task, collector, secret)            # an aggregator's: the same 
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +22,14 @@ from interlock.base.files import BadState, read_bounded
 from interlock.base.files import replace as replace_file
 from interlock.base.primitives import Rng
 from interlock.commons.membership import TaskMembership
-from interlock.dap.drafts import draft_of
+from interlock.dap.drafts import Draft, draft_of
 from interlock.dap.messages import HpkeConfig, Interval, TaskConfiguration
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import LENGTH_MOST, AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
 from interlock.node.storage.dap_tasks import TaskDirectory
 
-__all__ = ["Wanted", "described", "made_task", "noise_of", "shared_secret", "take_on"]
+__all__ = ["Wanted", "described", "made_task", "noise_of", "shared_secret", "take_on", "task_from"]
 
 _SECRET_SIZE: Final = 32
 _DAY_S: Final = 86_400
@@ -81,6 +83,21 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
         config = TaskConfiguration.decode(configuration)
         configuration = replace(config, task_info=_NO_CATALOG + wanted.name.encode("ascii")).encode()
     return task_of(configuration, demo=wanted.demo, draft=draft)
+
+
+def task_from(data: bytes, *, demo: bool, draft: Draft) -> Task:
+    """A task from its configuration: the bytes, or a text of them in hex or Base 64, as in the header DAP-Taskprov.
+
+    Raises: TaskRefused.
+    """
+    text = data.decode("ascii", "replace").strip().strip(":")
+    with contextlib.suppress(ValueError):
+        return task_of(bytes.fromhex(text), demo=demo, draft=draft)
+    with contextlib.suppress(ValueError):
+        plain = text.translate(str.maketrans("-_", "+/"))
+        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        return task_of(decoded, demo=demo, draft=draft)
+    return task_of(data, demo=demo, draft=draft)
 
 
 def noise_of(mechanism: str | None, cost: str | None, budget: str | None) -> Noise | None:

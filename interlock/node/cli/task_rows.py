@@ -1,0 +1,32 @@
+"""The rows of `interlock mesh status` and `doctor` about the tasks that this node keeps: which DAP each one speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from interlock.base.errors import InterlockError
+from interlock.base.files import read_bounded
+from interlock.dap.taskfile import load_client_task
+from interlock.node.cli.rows import Row
+
+__all__ = ["task_rows"]
+
+_LIMIT: Final = 1 << 16
+
+
+def task_rows(home: Path) -> Iterator[Row]:
+    """A row a task of this node; nothing where it keeps none. A draft that nobody verified is told of each time."""
+    for path in sorted(p for p in (home / "tasks").glob("*.json") if p.name[0] != "."):
+        try:
+            task = load_client_task(read_bounded(path, _LIMIT), where=str(path))
+        except InterlockError as e:
+            yield Row("task", "fail", f"{e.where}: {e.what}", e.fix)
+            continue
+        told = f"{task.task_id.hex()[:16]} speaks {task.draft.label}"
+        noise = "no noise" if task.noise is None else task.noise.text
+        if task.draft.verified:
+            yield Row("task", "ok", f"{told}, {noise}")
+        else:
+            yield Row("task", "warn", f"{told}, {noise}", "ask its author for a task in a draft that is verified")
