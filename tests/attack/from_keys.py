@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tuf.api.metadata import Metadata, MetaFile, Timestamp  # type: ignore[attr-defined]
+from tuf.api.metadata import Metadata, MetaFile, Targets, Timestamp  # type: ignore[attr-defined]
 
 from interlock.base import canonical
 from interlock.base.keys import ed25519_of
@@ -16,6 +16,7 @@ from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.indicators import indicator_pack
 from interlock.commons.keyring import make_next
 from interlock.commons.layout import (
+    REMOVALS_PATH,
     channel_path,
     entry_path,
     pack_path,
@@ -24,14 +25,16 @@ from interlock.commons.layout import (
     revoked_path,
     snapshot_files,
 )
-from interlock.commons.pack import Pack
-from interlock.commons.records import dump_evidence
-from interlock.commons.rootplan import plan_of
+from interlock.commons.pack import Pack, sha256_hex
+from interlock.commons.records import Evidence, Revocation, dump_evidence
+from interlock.commons.rootplan import expiry_us, plan_of
+from interlock.commons.signers import RoleSigner, read_key
+from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
 from tests.attack.scene import Scene
 from tests.attack.thief import Files, Thief
-from tests.unit.commons_world import pack, seed
+from tests.unit.commons_world import hand_over, pack, seed
 
 Attack = Callable[[Scene], None]
 FAR = 1 << 30
@@ -345,6 +348,44 @@ def revocation_dropped(scene: Scene) -> None:
     scene.update()
     thief = Thief(scene.commons)
     thief.targets("stable", {revoked_path("stable"): dump_evidence([])})
+    _shown(scene, thief)
+
+
+def removal_by_holders(*names: str) -> Attack:
+    """A removal of what is in force, logged, and signed with the keys of these holders of targets."""
+
+    def attack(scene: Scene) -> None:
+        commons = scene.commons
+        hand_over(commons)
+        scene.mirror.copy()
+        scene.update()
+        thief = Thief(commons)
+        base, now = thief.repository.versions(), commons.clock.now_us()
+        record = Revocation(pack().digest, "team", 1, "stable", (), "evil", "removal").data
+        of = {"name": "team", "version": 1, "ring": "stable", "sha256": sha256_hex(record), "at": now}
+        entry = signed_entry(thief.keys["stable"].key, type="revoke", **of).data  # type: ignore[arg-type]
+        rows = dump_evidence([Evidence(entry, commons.log.append(entry), record)])
+        draft = thief.repository.draft(base["targets"], {REMOVALS_PATH: rows}, {}, expiry_us("targets", now))
+        md = Metadata[Targets].from_bytes(draft.data)
+        for name in names:
+            md.sign(RoleSigner(seed(f"holder {name}")), append=True)
+        (thief.public / "metadata" / f"{draft.version}.targets.json").write_bytes(md.to_bytes())
+        thief.show({"targets": draft.version})
+        _shown(scene, thief)
+
+    return attack
+
+
+def logged_by_a_former_key(scene: Scene) -> None:
+    """The ring's key was replaced, and the old one is stolen: the log takes what it says, and it counts no more."""
+    commons, file = scene.commons, scene.commons.home / "commons" / "keys" / "stable.key"
+    old = read_key(file)
+    commons.publisher.rotate("stable", make_next(file, secrets.token_bytes))
+    scene.mirror.copy()
+    scene.update()
+    thief, made, path = Thief(commons), pack(2), pack_path("stable", "team", 2)
+    entry = thief.entry(made, by=old)
+    thief.forge(made, lambda _: {entry_path(path): entry, proof_path(path): commons.log.append(entry)})
     _shown(scene, thief)
 
 

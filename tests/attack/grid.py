@@ -360,6 +360,14 @@ _KEYS = _rows(
         from_keys.logged_by(""),
         "does not sign it",
     ),
+    (
+        "unlogged pack",
+        "pack, a former key",
+        "logged with the ring's former key, stolen since",
+        NotLogged,
+        from_keys.logged_by_a_former_key,
+        "does not sign it",
+    ),
     ("unlogged pack", "snapshot", "signed, and not logged", NotLogged, from_keys.unlogged_snapshot),
     (
         "another pack's proof",
@@ -411,6 +419,27 @@ _KEYS = _rows(
         "version 1 after 2",
     ),
     ("rollback", "pack", "other rules under the version in force", Rollback, from_keys.other_bytes),
+    (
+        "forgery",
+        "removals",
+        "signed by nobody who holds targets",
+        MetadataRefused,
+        from_keys.removal_by_holders(),
+    ),
+    (
+        "forgery",
+        "removals, one holder",
+        "signed by one of three who hold targets, two of whom have to",
+        MetadataRefused,
+        from_keys.removal_by_holders("tom"),
+    ),
+    (
+        "forgery",
+        "removals, one and a stranger",
+        "signed by one holder and by somebody who holds no key of targets",
+        MetadataRefused,
+        from_keys.removal_by_holders("tom", "ada"),
+    ),
     ("rollback", "revocations", "takes a revocation off the list", HARMLESS, from_keys.revocation_dropped),
     ("mix and match", "revocations", "a promotion on the list", BadRevocation, from_keys.revocation_of_another),
     (

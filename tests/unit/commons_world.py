@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from interlock.base.clock import ManualClock
@@ -17,7 +18,7 @@ from interlock.base.fetch import DirectoryFetcher, Fetcher
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.gate import Bench
-from interlock.commons.holders import Holder
+from interlock.commons.holders import Circle, Holder
 from interlock.commons.journal import Loose
 from interlock.commons.layout import REVIEWERS_PATH, pack_path, role_of_pack, snapshot_files
 from interlock.commons.mirror import Mirror
@@ -28,10 +29,11 @@ from interlock.commons.publish import Publisher, create_commons, make_commons_ke
 from interlock.commons.records import Promotion, Review
 from interlock.commons.repository import Repository
 from interlock.commons.reviewers import Reviewer, Reviewers
-from interlock.commons.rootplan import Plan, expiry
+from interlock.commons.rootplan import Plan, expiry, expiry_us, plan_of
 from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.steps import Begun, Published
 from interlock.commons.subscribe import Subscriber
+from interlock.commons.waiting import draft_of
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.entry import signed_entry
 from interlock.transparency.log import Log, open_log
@@ -218,6 +220,21 @@ def plan(online: Mapping[str, Ed25519Verifier], now_us: int, names: tuple[str, .
     """A root of these holders, two of whom sign."""
     ends = int(expiry("root", now_us).timestamp()) * 1_000_000
     return Plan(tuple(holder(name) for name in names), online, 2, ends)
+
+
+HELD = Circle(tuple(holder(name) for name in ("tara", "theo", "tom")), 2)
+
+
+def hand_over(commons: World) -> None:
+    """From now on two of these three sign what targets say, under a root that names them."""
+    home, now = commons.home / "commons", commons.clock.now_us()
+    online = {role: key for role, key in plan_of(commons.root).online.items() if role != "targets"}
+    wanted = replace(plan_of(commons.root), online=online, targets=HELD)
+    request = request_of(wanted, commons.root, now, draft_of(home, expiry_us("root", now), {}))
+    files = [sign_request(request, seed(f"holder {name}")) for name in ("ada", "ben", "tara", "tom")]
+    done = assemble(request, files, now)
+    commons.publisher.install_root(done.root, done.transcript, targets=done.targets)
+    (home / "keys" / "targets.key").unlink()
 
 
 def root_by(wanted: Plan, previous: bytes | None, now_us: int, *names: str) -> bytes:

@@ -22,6 +22,7 @@ from interlock.commons.publish import Publisher
 from interlock.commons.reviewers import Reviewer, Reviewers
 from interlock.commons.rings import RINGS
 from interlock.commons.signers import RoleSigner, read_key
+from interlock.commons.steps import NeedsHolders
 from interlock.engine.policy.builtins import PREFIX, builtin
 from interlock.node.cli.mesh_harness import evaluator_of, progress_of
 from interlock.node.cli.mesh_roles import published_text, serve_settings
@@ -88,7 +89,11 @@ def revoke(args: argparse.Namespace) -> int:
     """Take a version back, or rules of it; every version that is out where none is named."""
     name, version = _at_version(args.pack) if "@" in args.pack else (args.pack, None)
     key, rules = _key(args), tuple(args.rule)
-    done = _publisher(args).revoke(name, version, why=args.why, rules=rules, removal=args.removal, key=key)
+    try:
+        done = _publisher(args).revoke(name, version, why=args.why, rules=rules, removal=args.removal, key=key)
+    except NeedsHolders:
+        print("nobody begins to use it from now on; whoever has it in force keeps it until the removal is signed")
+        raise
     print(published_text(done))
     return EXIT_OK
 
