@@ -8,7 +8,7 @@ processes of an aggregator charge one ledger. A row is never changed and never d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -16,11 +16,12 @@ from typing import ClassVar, Final
 from interlock.base.database import as_bytes, as_int
 from interlock.dap.budget import Charge, spent_out
 from interlock.node.storage.postgres import PostgresStore
-from interlock.node.storage.sql import SqliteStore, SqlStore, Tx
+from interlock.node.storage.sql import SqliteStore, SqlStore
 
 __all__ = ["BUDGET_FILE", "BudgetStore", "BudgetTables", "PostgresBudgetStore", "Spent"]
 
 BUDGET_FILE: Final = "budget.sqlite"
+_COSTS: Final = "SELECT batch, cost FROM spent WHERE task = ?"
 _MIGRATIONS: Final = (
     """
 CREATE TABLE spent (task BLOB NOT NULL, batch BLOB NOT NULL, cost TEXT NOT NULL, at INTEGER NOT NULL,
@@ -46,29 +47,18 @@ class BudgetTables(SqlStore):
         """Raises: BudgetSpent; NotWritable or Unreachable."""
         with self._write() as tx:
             self._alone(tx, charge.task_id)
-            if self._has_room(tx, charge):
+            if _has_room(tx.execute(_COSTS, (charge.task_id,)).fetchall(), charge):
                 row = (charge.task_id, charge.batch, str(charge.cost), now_us)
                 tx.execute("INSERT INTO spent VALUES (?, ?, ?, ?)", row)
 
     def check(self, charge: Charge) -> None:
-        """Raises: BudgetSpent; NotWritable or Unreachable."""
-        with self._write() as tx:
-            self._has_room(tx, charge)
+        """Raises: BudgetSpent; Unreachable."""
+        _has_room(self._read(_COSTS, charge.task_id), charge)
 
     def rows(self, task_id: bytes) -> list[Spent]:
         """What was released of a task, oldest first."""
         found = self._read("SELECT task, batch, cost, at FROM spent WHERE task = ? ORDER BY at, batch", task_id)
         return [Spent(as_bytes(task), as_bytes(batch), _cost(cost), as_int(at)) for task, batch, cost, at in found]
-
-    def _has_room(self, tx: Tx, charge: Charge) -> bool:
-        """False where the batch is charged already. Raises: BudgetSpent."""
-        rows = tx.execute("SELECT batch, cost FROM spent WHERE task = ?", (charge.task_id,)).fetchall()
-        if any(as_bytes(batch) == charge.batch for batch, _ in rows):
-            return False
-        refused = spent_out(charge, _total(cost for _, cost in rows))
-        if refused is not None:
-            raise refused
-        return True
 
 
 class BudgetStore(SqliteStore, BudgetTables):
@@ -86,6 +76,16 @@ class PostgresBudgetStore(PostgresStore, BudgetTables):
 
     def __init__(self, url: str, role: str) -> None:
         super().__init__(url, schema=f"interlock_{role}_budget")
+
+
+def _has_room(rows: Sequence[Sequence[object]], charge: Charge) -> bool:
+    """False where the batch is charged already. Raises: BudgetSpent."""
+    if any(as_bytes(batch) == charge.batch for batch, _ in rows):
+        return False
+    refused = spent_out(charge, _total(cost for _, cost in rows))
+    if refused is not None:
+        raise refused
+    return True
 
 
 def _total(costs: Iterable[object]) -> Fraction:
