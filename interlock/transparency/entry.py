@@ -6,8 +6,8 @@
 `sha256` names bytes that anyone can fetch from the commons, so that a monitor can hold each entry against them:
 
     pack       a pack, published in a ring            gate       a record: what the gate found of a pack
-    task       a task's catalog; its member keys of   review     a record: a reviewer's word on a pack
-               an epoch, or their count               promote    a record: a pack goes to a ring, and on what evidence
+    task       a task's catalog, or its DAP task;     review     a record: a reviewer's word on a pack
+               an epoch's member keys, or their count promote    a record: a pack goes to a ring, and on what evidence
     operators  the list of operators                  revoke     a record: a pack or rules of it are taken back
     snapshot   a TUF snapshot, so that two of them    root       a record: the transcript of a root ceremony
                cannot be split between victims
