@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from interlock import SensorEvent, Verdict
 from interlock.base.canonical import digest
 from interlock.detectors import mesh_indicator_guard
 from interlock.engine.detectors.indicator import host_indicator, indicator_of, indicators_of
-from interlock.engine.detectors.installs import packages_in_command
+from interlock.engine.detectors.installs import normal_package, packages_in_command
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.evaluate import Evaluator, PythonEvaluator
 from interlock.engine.rules import code_rules, with_code_rules
@@ -46,8 +49,8 @@ def test_every_public_host_of_a_call_gives_one_indicator(args: dict[str, Any], h
 
 def test_a_listed_host_fires_and_another_does_not() -> None:
     digest_only = of("evil.example").removeprefix("host:")
-    for given in (of("evil.example"), digest_only):
-        rule = mesh_indicator_guard([given])
+    for listed in (of("evil.example"), digest_only):
+        rule = mesh_indicator_guard([listed])
         decision = rule(SensorEvent("WebFetch", {"url": "https://evil.example/a"}))
         assert decision is not None
         assert decision.verdict is Verdict.ESCALATE
@@ -163,3 +166,20 @@ def test_a_bare_digest_is_of_the_kind_that_is_named() -> None:
     bare = indicator_of("package", "npm:evil@*").removeprefix("package:")
     assert mesh_indicator_guard([bare], kind="package")(bash("npm i evil")) is not None
     assert mesh_indicator_guard([bare])(bash("npm i evil")) is None
+
+
+WORDS = st.sampled_from([*"'\"\\;|&\n -@=:/.~", "pip", "npm", "install", "i", "npx", "-v", "--", "evil", "1.0", "@x/y"])
+
+
+@given(st.lists(WORDS, max_size=40), st.text(max_size=40))
+def test_any_command_names_packages_in_one_form_or_none(words: list[str], tail: str) -> None:
+    for found in packages_in_command(" ".join(words) + tail):
+        name, _, version = found.rpartition("@")
+        assert normal_package(f"{name}@{version if version.isalnum() else '*'}").startswith(f"{name}@")
+
+
+def test_a_command_of_many_installs_is_read_in_time_in_proportion() -> None:
+    text = "npm i " + "a" * 200_000 + " evil@1 " * 5_000
+    started = time.monotonic()
+    assert indicator_of("package", "npm:evil@1") in indicators_of(bash(text))
+    assert time.monotonic() - started < 5

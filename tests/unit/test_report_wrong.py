@@ -27,7 +27,9 @@ from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.event import SensorEvent
 from interlock.engine.receipts import Receipt
 from interlock.node.cli import mesh_count, mesh_report
+from interlock.node.roles.observe import kept_catalogs
 from interlock.node.roles.report import agree
+from interlock.node.roles.rollup import dump_tally, gather
 from interlock.node.roles.wrong import Said, say_wrong
 from tests.unit.commons_world import World, rule
 from tests.unit.dap_world import PRECISION
@@ -148,6 +150,35 @@ def test_a_receipt_is_called_wrong_once(node: Node) -> None:
     with pytest.raises(BadInput, match="was called wrong before"):
         node.say(receipt)
     assert node.bits() == frozenset()
+
+
+def test_a_word_feeds_no_second_task_in_an_epoch_that_overlaps(node: Node) -> None:
+    node.say(node.receipt("team.zap", TEAM_PACK))
+    node.close(early=True)
+    node.send()
+    node.withdraw()
+    other = counted("wrong-2")
+    node.catalog, node.world.task = other, task_over(other, 2 * PRECISION)
+    node.world.clock.advance(1)
+    node.agree()
+    late = node.receipt("team.zap", TEAM_PACK, "call-2")
+    with pytest.raises(BadInput, match="feeds another task in this epoch"):
+        node.say(late)
+    node.world.clock.advance(2 * PRECISION)
+    assert node.say(late).task == "wrong-2"
+
+
+def test_a_word_that_another_node_of_the_organisation_took_is_brought_in_beside_the_same_rules_sighting(
+    node: Node,
+) -> None:
+    kept = kept_catalogs(node.home)["wrong-1"]
+    now = node.world.clock.now_us()
+    start = kept.epoch_of(now)
+    assert node.store.add_bits("rules-1", "c", (start, start + kept.epoch_us), {0: "rule:team.zap"}) == 1
+    told = dump_tally(kept, {start: frozenset({0})}, now)
+    (node.home / "laptop.json").write_bytes(told)
+    assert gather(node.store, node.home, "wrong-1", [node.home / "laptop.json"], [start], now) == 1
+    assert node.places() == {"rule:team.zap"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -52,6 +52,11 @@ class KeptCatalog:
     @property
     def epoch_us(self) -> int:
         return self.time_precision * MICROSECONDS
+
+    def named(self, places: Iterable[int]) -> dict[int, str]:
+        """Places with their names, as they feed a task: a false positive is another bit than a sighting."""
+        prefix = "wrong:" if self.catalog.counts == FALSE_POSITIVES else ""
+        return {place: prefix + self.catalog.places[place] for place in places}
 
     def epoch_of(self, us: int) -> int:
         """When the epoch began that a time lies in."""
@@ -129,9 +134,8 @@ class TallyObserver:
         if not fresh:
             return met
         try:
-            names = {place: kept.catalog.places[place] for place in fresh}
             epoch = tally.start_us, tally.end_us
-            self._opened().add_bits(kept.catalog.task, kept.catalog.digest, epoch, names)
+            self._opened().add_bits(kept.catalog.task, kept.catalog.digest, epoch, kept.named(fresh))
         except BaseException:
             tally.seen -= fresh  # not durable, so not seen: the next event that meets these places tries again
             raise

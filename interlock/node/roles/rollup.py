@@ -75,7 +75,7 @@ def gather(store: NodeStore, home: Path, task: str, nodes: Sequence[Path], epoch
             if found.at < min(start + kept.epoch_us, now_us):
                 told = "was written before the epoch ended"
                 raise NotGathered(told, where=str(node), fix="write it again with interlock mesh tally")
-            names = {place: kept.catalog.places[place] for place in found.epochs.get(start, ())}
+            names = kept.named(found.epochs.get(start, ()))
             fresh += store.add_bits(task, kept.catalog.digest, (start, start + kept.epoch_us), names)
     return fresh
 

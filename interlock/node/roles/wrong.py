@@ -7,7 +7,6 @@ rule's, and that of the indicators it met, as `observe` kept them beside the cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,9 +71,12 @@ def say_wrong(home: Path, store: NodeStore, task: Task, receipt: Receipt, now_us
     where, name = f"receipt {receipt.seq}", kept.catalog.task
     if epoch in store.reported(name):
         raise BadInput("comes after this epoch's report", where=where, fix="say it once the next epoch has begun")
-    if not store.tell_wrong(receipt.seal, name, kept.catalog.digest, epoch, places, now_us):
+    if store.was_told(receipt.seal):
         raise BadInput("was called wrong before", where=where)
-    return Said(name, epoch, tuple(sorted(places.values())))
+    span = epoch, epoch + kept.epoch_us
+    if not store.tell_wrong(receipt.seal, name, kept.catalog.digest, span, kept.named(places), now_us):
+        raise BadInput("feeds another task in this epoch", where=where, fix="say it once the next epoch has begun")
+    return Said(name, epoch, tuple(kept.catalog.places[place] for place in sorted(places)))
 
 
 def _epoch(kept: KeptCatalog, consent: Consent, receipt: Receipt, now_us: int) -> int:
@@ -87,10 +89,10 @@ def _epoch(kept: KeptCatalog, consent: Consent, receipt: Receipt, now_us: int) -
     return epoch
 
 
-def _places(kept: KeptCatalog, store: NodeStore, receipt: Receipt, rule: str) -> Mapping[int, str]:
-    """Places of the catalog, number -> name. Raises: BadInput, where it has none for this receipt."""
+def _places(kept: KeptCatalog, store: NodeStore, receipt: Receipt, rule: str) -> frozenset[int]:
+    """Places of the catalog. Raises: BadInput, where it has none for this receipt."""
     names = {f"rule:{rule}", *store.objection(receipt.call_id, receipt.phase)}
-    found = {kept.catalog.index[name]: name for name in names if name in kept.catalog.index}
+    found = frozenset(kept.catalog.index[name] for name in names if name in kept.catalog.index)
     if not found:
         told = f"the catalog of {kept.catalog.task} has no place for rule {rule}"
         raise BadInput(told, where=f"receipt {receipt.seq}")

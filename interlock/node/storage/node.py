@@ -34,6 +34,9 @@ __all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", 
 
 STORE_FILE: Final = "node.sqlite"
 _OBJECTIONS_MOST: Final = 20_000
+_FEED: Final = (
+    "INSERT INTO fed VALUES (?, ?, ?) ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
+)
 _OUTBOX: Final = (
     "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism FROM outbox"
 )
@@ -135,15 +138,11 @@ CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NUL
             " WHERE NOT EXISTS (SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?)"
             " AND NOT EXISTS (SELECT 1 FROM fed WHERE place = ? AND task <> ? AND until > ?)"
         )
-        feed = (
-            "INSERT INTO fed VALUES (?, ?, ?)"
-            " ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
-        )
         fresh, (start, end) = 0, epoch
         with self._write() as db:
             for place, name in sorted(places.items()):
                 if changed(db, sql, task, catalog, start, place, task, start, name, task, start):
-                    db.execute(feed, (name, task, end))
+                    db.execute(_FEED, (name, task, end))
                     fresh += 1
         return fresh
 
@@ -237,17 +236,29 @@ CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NUL
         sql = "SELECT place FROM objections WHERE call_id = ? AND phase = ?"
         return frozenset(str(row[0]) for row in self._read(sql, call_id, phase))
 
-    def tell_wrong(self, receipt: str, task: str, catalog: str, start: int, places: Mapping[int, str], at: int) -> bool:
-        """Set the places of a person's word on a receipt, in one change; False where it was said of it before, or the
-        epoch's report is made."""
+    def was_told(self, receipt: str) -> bool:
+        """Whether a person said of a receipt that it was wrong."""
+        return bool(self._read("SELECT 1 FROM told WHERE receipt = ?", receipt))
+
+    def tell_wrong(
+        self, receipt: str, task: str, catalog: str, epoch: tuple[int, int], places: Mapping[int, str], at: int
+    ) -> bool:
+        """Set the places (number -> name) of a person's word on a receipt, in one change.
+
+        False where it was said of it before, where the epoch's report is made, and where one of them feeds another
+        task in a time that overlaps.
+        """
+        start, end = epoch
+        busy = "SELECT 1 FROM fed WHERE place = ? AND task <> ? AND until > ?"
         with self._write() as db:
-            if db.execute("SELECT 1 FROM told WHERE receipt = ?", (receipt,)).fetchone():
-                return False
-            if db.execute("SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?", (task, start)).fetchone():
+            reported = db.execute("SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?", (task, start)).fetchone()
+            told = db.execute("SELECT 1 FROM told WHERE receipt = ?", (receipt,)).fetchone()
+            if told or reported or any(db.execute(busy, (n, task, start)).fetchone() for n in places.values()):
                 return False
             for place, name in places.items():
                 db.execute("INSERT INTO told VALUES (?, ?, ?, ?)", (receipt, task, name, at))
                 db.execute("INSERT OR IGNORE INTO bits VALUES (?, ?, ?, ?)", (task, catalog, start, place))
+                db.execute(_FEED, (name, task, end))
             return True
 
     # credentials
