@@ -26,13 +26,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from interlock.dap.batches import Batch, OutShare
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 
 __all__ = [
+    "LONGEST",
     "Accepted",
     "CollectionJob",
     "CollectionState",
@@ -47,6 +48,7 @@ __all__ = [
     "SweptStorage",
 ]
 
+LONGEST: Final = 5  # how often a lease is doubled
 Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket, or aggregate shares -> one aggregate share
 
 
@@ -103,7 +105,7 @@ class Lease:
 
     def until(self, now_us: int, attempts: int) -> int:
         """When it ends; each lease on the job that ran out before makes it twice as long, up to 32 times."""
-        return now_us + (self.length_us << min(attempts, 5))
+        return now_us + (self.length_us << min(attempts, LONGEST))
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,10 @@ class LeaderStorage(SweptStorage, Protocol):
         """Put waiting reports into one new job; False where that has to wait."""
 
     def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
-        """Take the oldest job that nobody works on."""
+        """Take the oldest job that nobody works on.
+
+        A lease that ends later than any lease can was taken by a clock that ran ahead, and holds no longer.
+        """
 
     def free_jobs(self, owner: str) -> None:
         """Give back what an owner leased before; for one that starts again under its own name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from interlock.base.fetch import Unreachable
 from interlock.base.files import NewerFormat
 from interlock.base.settings import BadConfig, Settings
 from interlock.node.config import ServeConfig, serve_config
+from interlock.node.storage import postgres
 from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from tests.postgres import private_postgres, psycopg_or_skip
 from tests.unit.dap_stores import PostgresStores
@@ -104,9 +104,9 @@ def test_both_roles_can_live_in_one_database() -> None:
     stores.drop()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="PostgreSQL's own tools are run")
-def test_a_server_that_was_started_again_is_used_again() -> None:
+def test_a_server_that_was_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     psycopg = psycopg_or_skip()
+    monkeypatch.setattr(postgres, "FRESH_S", 0)  # each connection has lain idle for long
     with private_postgres() as url:
         store = PostgresLeaderStorage(url)
         store.add_reports(TASK, [report(1)], 0)

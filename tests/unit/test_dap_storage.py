@@ -229,6 +229,14 @@ def test_a_lease_that_was_too_short_is_longer_the_next_time(leader: Leading) -> 
     assert leader.lease_job(TASK, lease(b"b"), now_us + 480 * US - 1) is None, "and begins anew with the second step"
 
 
+def test_a_lease_that_was_taken_by_a_clock_far_ahead_holds_no_longer(leader: Leading) -> None:
+    leader.add_reports(TASK, reports(1), 0)
+    leader.gather(TASK, order())
+    taken(leader, b"a", 86_400 * US)
+    taken(leader, b"b", 0)
+    assert not begun(leader, LeasedJob((b"body of 0",)), b"a")
+
+
 def test_a_worker_that_starts_again_has_its_jobs_back_at_once(leader: Leading) -> None:
     leader.add_reports(TASK, reports(2), 0)
     leader.gather(TASK, order(1))

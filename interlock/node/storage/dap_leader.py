@@ -20,6 +20,7 @@ from interlock.dap.drafts import ReportError
 from interlock.dap.messages import REPORT_ID_SIZE, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
+    LONGEST,
     Accepted,
     CollectionJob,
     CollectionState,
@@ -116,12 +117,12 @@ class LeaderTables(AggregatorTables):
 
     def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
         free = (
-            f"SELECT seq, attempts FROM jobs WHERE task = ? AND {_OPEN} AND until <= ?"
+            f"SELECT seq, attempts FROM jobs WHERE task = ? AND {_OPEN} AND (until <= ? OR until > ?)"
             f" ORDER BY seq LIMIT 1{self.SKIP_LOCKED}"
         )
         take = "UPDATE jobs SET token = ?, owner = ?, until = ?, attempts = attempts + 1 WHERE seq = ?"
         with self._write() as tx:
-            row = tx.execute(free, (task_id, now_us)).fetchone()
+            row = tx.execute(free, (task_id, now_us, lease.until(now_us, LONGEST))).fetchone()
             if row is None:
                 return None
             seq, before = as_int(row[0]), as_int(row[1])

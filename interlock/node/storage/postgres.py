@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -32,6 +33,7 @@ __all__ = ["PostgresHelperStorage", "PostgresLeaderStorage", "PostgresStore"]
 
 CONNECTIONS: Final = 8  # at once, a process
 CONNECT_S: Final = 10
+FRESH_S: Final = 1.0  # a connection that was used so lately is not asked whether it still stands
 _LOCK: Final = "SELECT pg_advisory_xact_lock{}(?)"
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS version (number INTEGER NOT NULL)"
 
@@ -52,7 +54,7 @@ class PostgresStore(SqlStore):
         self._url = url
         self._schema = schema or self.SCHEMA
         self._where = self._named(url)
-        self._idle: list[psycopg.Connection[Any]] = []
+        self._idle: list[tuple[psycopg.Connection[Any], float]] = []  # with the time of the last use
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._closed = False
@@ -66,7 +68,7 @@ class PostgresStore(SqlStore):
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for connection, _ in idle:
             connection.close()
 
     def _among_others(self, tx: Tx, task_id: bytes) -> None:
@@ -107,9 +109,11 @@ class PostgresStore(SqlStore):
         """An idle connection that still answers, or a new one."""
         while True:
             with self._lock:
-                connection = self._idle.pop() if self._idle else None
+                connection, used = self._idle.pop() if self._idle else (None, 0.0)
             if connection is None:
                 return self._connected()
+            if time.monotonic() - used < FRESH_S:
+                return connection
             try:
                 connection.execute("SELECT 1")
             except self._psycopg.Error:  # the server was started again
@@ -131,7 +135,7 @@ class PostgresStore(SqlStore):
     def _give_back(self, connection: psycopg.Connection[Any]) -> None:
         with self._lock:
             if not self._closed and not connection.broken and not connection.closed:
-                self._idle.append(connection)
+                self._idle.append((connection, time.monotonic()))
                 return
         connection.close()
 
