@@ -13,6 +13,7 @@ from tuf.api.metadata import Metadata, Targets  # type: ignore[attr-defined]
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import DirectoryFetcher
 from interlock.base.files import BadState
+from interlock.base.keys import MlDsaSigner
 from interlock.commons import installed
 from interlock.commons.ceremony import (
     Assembled,
@@ -24,7 +25,7 @@ from interlock.commons.ceremony import (
     sign_request,
 )
 from interlock.commons.gate import Bench
-from interlock.commons.holders import CeremonyRefused, Circle, demand_targets
+from interlock.commons.holders import CeremonyRefused, Circle, default_threshold, demand_targets
 from interlock.commons.keyring import make_next, named_key, rows
 from interlock.commons.layout import REVIEWERS_PATH
 from interlock.commons.operators import Operator, Operators
@@ -42,6 +43,7 @@ from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
 from tests.attack.thief import Thief
 from tests.unit.commons_world import (
+    HELD,
     ORIGIN,
     REVIEWERS,
     Counter,
@@ -54,8 +56,6 @@ from tests.unit.commons_world import (
     seed,
     world,
 )
-
-HELD = Circle(tuple(holder(name) for name in ("tara", "theo", "tom")), 2)
 
 
 class Held(World):
@@ -306,6 +306,24 @@ def test_a_root_with_other_holders_comes_with_targets_that_these_signed(granted:
     granted.released(2)
     assert [row.version for row in granted.member("node").update().rows] == [2]
     assert {row.holder for row in rows(granted.folder) if row.role == "targets"} == {"theo", "tom", "tina"}
+
+
+def test_a_circle_with_two_families_of_keys_signs_targets_too(granted: Held) -> None:
+    def pq(name: str) -> MlDsaSigner:
+        return MlDsaSigner(65, seed(f"ml-dsa {name}").seed)
+
+    both = [dataclasses.replace(h, keys=(*h.keys, pq(h.name).verifier)) for h in HELD.holders]
+    circle, now = Circle(tuple(both), default_threshold(both)), granted.clock.now_us()
+    draft = draft_of(granted.folder, expiry_us("root", now), {})
+    request = request_of(dataclasses.replace(plan_of(granted.root), targets=circle), granted.root, now, draft)
+    files = [sign_request(request, seed(f"holder {name}")) for name in ("ada", "ben", "tara", "theo", "tom")]
+    with pytest.raises(CeremonyRefused, match="3 of root 2's keys, by tara, theo, tom; 5 have to sign"):
+        assemble(request, files, 7)
+    files += [(f"{name}.pq", sign_request(request, pq(name))[1]) for name in ("theo", "tara")]
+    done = assemble(request, files, 7)
+    granted.publisher.install_root(done.root, done.transcript, targets=done.targets)
+    granted.released(2)
+    assert [row.version for row in granted.member("node").update().rows] == [2]
 
 
 def test_one_key_on_a_machine_is_said_to_be_a_trial(tmp_path: Path) -> None:
