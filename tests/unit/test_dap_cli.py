@@ -93,6 +93,7 @@ def test_noise_and_draft_are_the_tasks_own(tmp_path: Path) -> None:
         (("--length", 4, "--noise", "laplace", "--cost", "2", "--budget", "1"), EXIT_USAGE, "pays for one release"),
         (("--length", 4, "--cost", "2"), EXIT_USAGE, "belong to --noise"),
         (("--length", 4, "--leader", "http://dap.acme.example"), EXIT_REFUSED, "neither https"),
+        (("--length", 4, "--helper", f"{LEADER}/helper"), EXIT_REFUSED, "both aggregators at one address"),
         (("--catalog", "nowhere.json"), EXIT_USAGE, "nowhere.json"),
     ],
 )

@@ -25,7 +25,7 @@ from interlock.dap.taskfile import dump_client_task, dump_config, load_client_ta
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.mesh_roles import published_text, serve_settings
 from interlock.node.config import ServeConfig, serve_config
-from interlock.node.roles.taking import demand_published, demand_safe, published_task
+from interlock.node.roles.taking import demand_apart, demand_published, demand_safe, published_task
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
 from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
@@ -48,6 +48,7 @@ def create(args: argparse.Namespace) -> int:
     if args.out and Path(args.out).exists():
         raise BadInput("is there already", where=args.out, fix="name a new file")
     task = made_task(_wanted(args), SystemClock().now_us())
+    demand_apart(task, args.name)
     data = dump_client_task(task)
     if args.dir:
         _demand_membership(task, args.name)

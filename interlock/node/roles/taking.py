@@ -22,7 +22,7 @@ from interlock.commons.operators import OneHand, Operators, demand_two_aggregato
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import load_client_task
 
-__all__ = ["NotPublished", "Unproven", "demand_published", "demand_safe", "published_task"]
+__all__ = ["NotPublished", "Unproven", "demand_apart", "demand_published", "demand_safe", "published_task"]
 
 
 class Unproven(TaskRefused):
@@ -73,8 +73,15 @@ def demand_safe(task: Task, name: str, operators: Operators | None, *, demo: boo
     elif not task.demo:
         told = "is run by nobody that the commons names, so one body may run both aggregators"
         raise OneHand(told, where=where, fix="ask the commons to publish who runs what; update, and try again")
-    if not task.demo and urlsplit(leader).netloc == urlsplit(helper).netloc:
-        raise OneHand("has both aggregators at one address", where=where, fix="nothing is reported to this task")
+    demand_apart(task, name)
+
+
+def demand_apart(task: Task, name: str) -> None:
+    """Demand that a real task's aggregators are not at one address, whoever is said to run them. Raises: OneHand."""
+    leader, helper = (urlsplit(url).netloc.lower() for url in (task.config.leader_url, task.config.helper_url))
+    if not task.demo and leader == helper:
+        fix = "nothing is reported to this task"
+        raise OneHand("has both aggregators at one address", where=f"task {name}", fix=fix)
 
 
 def _demand_members(task: Task, name: str) -> None:
