@@ -123,12 +123,13 @@ def keep_reporting(config: MeshConfig, reporting: ReportConfig, stop: threading.
 
 
 def _report(reporter: Reporter) -> None:
-    """One turn of one task; a task that nobody has agreed to is no news."""
+    """One turn of one task; one that nobody has agreed to is no news, one that outgrew its yes is."""
     try:
         reporter.build()
         reporter.send()
     except NoConsent as e:
-        log.debug("no report: %s", e)
+        known = report.outgrown(reporter.home, reporter.task)
+        log.log(logging.WARNING if known else logging.DEBUG, "no report: %s", e)
     except InterlockError as e:
         log.warning("no report: %s", e)
 

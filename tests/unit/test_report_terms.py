@@ -27,6 +27,7 @@ from interlock.dap.transport import Reply
 from interlock.engine import ambient
 from interlock.engine.decision import Decision
 from interlock.node import reporter
+from interlock.node.cli.task_rows import task_rows
 from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
 from interlock.node.roles.report import Sent, close_epochs, ledger, terms_of
@@ -111,6 +112,27 @@ def test_what_is_queued_under_terms_that_became_weaker_is_dropped(member: Member
     assert member.send() == Sent(dropped=1)
     assert [row.reason for row in ledger(member.store)] == ["its terms are weaker than what was consented to"]
     assert member.line.uploads == []
+
+
+def test_a_task_that_outgrew_its_yes_is_told_of_in_status_and_in_the_log(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter.keep_task(member.home, member.world.task)
+    assert [row.status for row in task_rows(member.home)] == ["ok"]
+    member.withdraw()
+    assert [row.status for row in task_rows(member.home)] == ["ok"]
+    member.agree()
+    kept = member.world.task
+    another_task(member, leader="https://elsewhere.test/dap")
+    reporter.keep_task(member.home, member.world.task)
+    (row,) = [row for row in task_rows(member.home) if row.status == "warn"]
+    assert "is not reported: https://elsewhere.test/dap is told too" in row.detail
+    exchange: Any = None
+    reporter._report(
+        reporter.Reporter(member.home, member.store, member.world.task, exchange, exchange, member.world.clock)
+    )
+    assert "elsewhere.test/dap is told too" in caplog.text
+    assert kept.task_id != member.world.task.task_id
 
 
 # --- a random time ------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""The rows of `interlock mesh status` and `doctor` about the tasks that this node keeps: which DAP each one speaks."""
+"""The rows of `interlock mesh status` and `doctor` about the tasks that this node keeps: which DAP each one speaks, and
+whether what was agreed to still covers it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import Final
 
 from interlock.base.errors import InterlockError
 from interlock.base.files import read_bounded
+from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
 from interlock.node.cli.rows import Row
+from interlock.node.roles.report import outgrown
 
 __all__ = ["task_rows"]
 
@@ -24,9 +28,21 @@ def task_rows(home: Path) -> Iterator[Row]:
         except InterlockError as e:
             yield Row("task", "fail", f"{e.where}: {e.what}", e.fix)
             continue
+        yield from _outgrown(home, task)
         told = f"{task.task_id.hex()[:16]} speaks {task.draft.label}"
         noise = "no noise" if task.noise is None else task.noise.text
         if task.draft.verified:
             yield Row("task", "ok", f"{told}, {noise}")
         else:
             yield Row("task", "warn", f"{told}, {noise}", "ask its author for a task in a draft that is verified")
+
+
+def _outgrown(home: Path, task: Task) -> Iterator[Row]:
+    try:
+        beyond = outgrown(home, task)
+    except InterlockError as e:
+        yield Row("consent", "fail", f"{e.where}: {e.what}", e.fix)
+        return
+    if beyond:
+        told = f"{task.task_id.hex()[:16]} is not reported: {'; '.join(beyond)}"
+        yield Row("consent", "warn", told, "see it with interlock mesh consent show, then agree again")

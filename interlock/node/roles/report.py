@@ -62,6 +62,7 @@ __all__ = [
     "kept_for",
     "ledger",
     "mechanism_of",
+    "outgrown",
     "send_due",
     "spending",
     "terms_of",
@@ -233,6 +234,19 @@ def send_due(
     due = store.queued(task.task_id, None if at_once else clock.now_us())
     states = [_send(store, task, exchange, clock, row) for row in due if store.attempt(row)]
     return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
+
+
+def outgrown(home: Path, task: Task) -> list[str]:
+    """In which respects a task goes beyond the yes that it has, in words; none where it has no yes.
+
+    Raises: BadState, TaskRefused.
+    """
+    kept = find_kept(home, task)
+    if kept is None:
+        return []
+    terms = terms_of(home, task, kept.catalog)
+    given = read_consents(home).get((terms.purpose, terms.subject))
+    return [] if given is None else terms.beyond(given.terms)
 
 
 def _not_covered(home: Path, task: Task) -> str:
