@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -13,16 +12,10 @@ from pathlib import Path
 
 import httpx
 
+from tests.ports import free_port
+
 ROLES = {"w0": "witness", "w1": "witness", "log": "log", "commons": "commons", "mirror": "mirror"}
 TEAM = "mesh:coding-agent@beta"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 @dataclass

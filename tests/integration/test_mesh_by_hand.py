@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.mesh_processes import free_port
+from tests.ports import free_port
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")]

@@ -33,19 +33,12 @@ from interlock.transparency.policy import Peer, TlogPolicy
 from interlock.transparency.witness import Witness
 from tests.interop.go_tools import installed
 from tests.interop.small_log import ALSO, ORIGIN, PAIRS, SIGNER, entry
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
 TORCHWOOD = ("filippo.io/torchwood/cmd/litewitness", "v0.6.1")
 TESSERA = ("github.com/transparency-dev/tessera/cmd/examples/posix-oneshot", "v1.0.4")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 @pytest.fixture

@@ -27,9 +27,10 @@ from interlock.dap.task import AggregatorTask, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key
 from interlock.node.parties import HttpExchange
 from interlock.node.storage.dap_tasks import TaskDirectory
+from tests.ports import free_port
 from tests.sim.dap_process import TOKEN
 from tests.sim.reaper import Killed, Reaper
-from tests.unit.dap_http import LONG, free_socket
+from tests.unit.dap_http import LONG
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, configuration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,10 +71,7 @@ class Aggregators:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        socks = {role: free_socket() for role in ("leader", "helper")}
-        self.ports = {role: sock.getsockname()[1] for role, sock in socks.items()}
-        for sock in socks.values():
-            sock.close()
+        self.ports = {role: free_port() for role in ("leader", "helper")}
         self.keys = {role: new_key(i, secrets.token_bytes) for i, role in enumerate(("leader", "helper"), 1)}
         for role, key in self.keys.items():
             (folder / f"{role}.key").write_bytes(dump_key(key))
