@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from pathlib import Path
@@ -15,7 +16,7 @@ from interlock.commons.indicators import BadCatalog, build_proposal, parse_catal
 from interlock.commons.pack import parse_pack
 from interlock.dap.task import Task
 from interlock.engine.detectors.indicator import indicator_of
-from interlock.node.cli import mesh_indicator
+from interlock.node.cli import mesh_dap, mesh_indicator
 from interlock.node.cli.main import main
 from tests.unit.commons_world import pack
 from tests.unit.test_consensus import DAY, EPOCH, HOST, ISSUER, SUMS, catalog, certified, keys
@@ -246,3 +247,19 @@ class _At:
 
     def now_us(self) -> int:
         return self.us
+
+
+def test_a_collector_takes_the_last_epoch_whose_reports_have_all_had_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mesh_dap, "SystemClock", lambda: _At((EPOCH + 5) * DAY + 1))
+
+    def first(task: Task, *, running: bool = False, given: int | None = None) -> int:
+        return mesh_dap._interval(argparse.Namespace(epochs=1, running=running, first=given), task).start
+
+    bare = certified(catalog())
+    object.__setattr__(bare.config, "task_info", b"trial")
+    assert first(bare) == EPOCH + 4
+    counted = certified(catalog())
+    assert (first(counted), first(counted, running=True)) == (EPOCH + 3, EPOCH + 5)
+    assert first(counted, given=EPOCH + 4) == EPOCH + 4

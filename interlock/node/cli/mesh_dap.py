@@ -158,7 +158,9 @@ def _interval(args: argparse.Namespace, task: Task) -> Interval:
     if not 1 <= args.epochs <= _EPOCHS_MOST:
         raise BadInput(f"is from 1 to {_EPOCHS_MOST}", where="--epochs")
     last = _now(task) if args.running else _now(task) - 1
-    first = last - args.epochs + 1 if args.first is None else args.first
+    # members who count by a catalog report at a random time of the epoch after
+    newest = last if args.running or task.catalog_digest is None else last - 1
+    first = newest - args.epochs + 1 if args.first is None else args.first
     if not 0 <= first <= TIME_MOST - args.epochs:
         raise BadInput("is no epoch of this task", where=f"--first {first}")
     if first + args.epochs - 1 > last:

@@ -136,7 +136,7 @@ def _collect(commands: Commands) -> None:
     collect.add_argument("--task", metavar="FILE", required=True)
     collect.add_argument("--key", metavar="FILE", required=True, help="the collector's private key")
     collect.add_argument("--token", metavar="FILE", required=True, help="the leader's bearer token for the collector")
-    collect.add_argument("--first", type=int, metavar="EPOCH", help="the batch's first epoch (default: the last ended)")
+    collect.add_argument("--first", type=int, metavar="EPOCH", help="its first epoch (default: the last complete one)")
     collect.add_argument("--epochs", type=int, metavar="N", default=1, help="how many (default: %(default)s)")
     collect.add_argument("--running", action="store_true", help="up to the epoch that is under way, and close it")
     collect.add_argument("--wait", type=float, metavar="S", default=60, help="seconds to wait (default: %(default)s)")
