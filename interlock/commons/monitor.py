@@ -84,6 +84,7 @@ class Monitor:
         evidence = home / "evidence"
         self._all = LogView(home / "view", pins.policy, clock, evidence=evidence)
         self._each = {n: LogView(home / "views" / n, pins.policy, clock, evidence=evidence) for n in mirrors}
+        self.looked: int | None = None  # when the last pass that came to its end began
         self.notices = Notices(home, self.store, pins.policy, clock)
 
     def close(self) -> None:
@@ -107,6 +108,7 @@ class Monitor:
             seen.new += self.notices.settle()
             new = self.store.settle(seen.alarms, seen.well, seen.now)
             still = tuple(alarm for alarm in self.store.alarms() if alarm.closed is None)
+            self.looked = seen.now
             return Looked(self.store.size, places, (*seen.new, *new), still)
 
     def _checkpoints(self, seen: _Seen) -> dict[str, Checked]:

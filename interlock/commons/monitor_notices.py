@@ -28,6 +28,7 @@ from interlock.base.files import NotWritable
 from interlock.base.primitives import BadSignature
 from interlock.commons.monitor_store import Alarm, MonitorStore
 from interlock.commons.notices import AGREES, DIFFERS, PROVEN, WAITS, Notice, parse_notice
+from interlock.transparency.checkpoint import parse_checkpoint
 from interlock.transparency.follow import Evidence, write_evidence
 from interlock.transparency.gossip import UNPROVEN, Sighting, compared
 from interlock.transparency.merkle import tree_root
@@ -180,9 +181,9 @@ class Notices:
         """Keep evidence, and raise the alarm; None where it is open already."""
         if len(list(self._evidence.glob("*.json"))) < MOST_EVIDENCE:
             write_evidence(self._evidence, evidence, self._clock)
-        alarm = Alarm(
-            "split-view", evidence.origin, "log has signed two histories, of which a node saw another one", now
-        )
+        size = parse_checkpoint(parse_note(evidence.old).text).size
+        told = f"log has signed two histories: a node saw another tree of {size} entries"
+        alarm = Alarm("split-view", evidence.origin, told, now)
         return alarm if self._store.open_alarm(alarm) else None
 
     def _own(self) -> Checked | None:

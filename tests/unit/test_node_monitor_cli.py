@@ -98,7 +98,12 @@ def test_a_watchdog_reads_from_the_status_whether_an_alarm_is_open(made: Setup) 
     made.both()
     config = serve_config(read_settings(made.dir / "interlock.toml"))
     watching = monitor_of(config, made.commons.clock)
-    app = monitor_role.app(watching, made.commons.clock)
+    app = monitor_role.app(watching, made.commons.clock, every_s=60)
+    assert ask(app, "/alarms").status == 503, "what nobody has looked at is not well"
+    watching.look()
+    assert ask(app, "/alarms").status == 200
+    made.commons.clock.advance(3600)
+    assert ask(app, "/alarms").status == 503, "nor is what nobody has looked at for long"
     watching.look()
     assert ask(app, "/alarms").status == 200
     made.commons.log.append(b"junk")

@@ -64,7 +64,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         commons.publisher.publish(pack(), "canary")
         watched = Watched(commons)
         watched.look()
-        with served(monitor_role.app(watched.monitor, SystemClock())) as url:
+        with served(monitor_role.app(watched.monitor, commons.clock, every_s=60)) as url:
             made = Scene(watched.monitor, url, Member(tmp_path, commons), commons)
             made.named(url)
             made.member.init()
@@ -97,6 +97,11 @@ def test_status_and_doctor_say_how_telling_stands(scene: Scene, capsys: pytest.C
     assert "agrees" in scene.checks(capsys)["ok"]
     scene.named("https://other.example")
     assert "is told nothing" in scene.checks(capsys)["warn"]
+    scene.member("consent", "on", "--monitor")
+    assert "warn" not in scene.checks(capsys), "a yes to another is a no to the one before"
+    scene.named(scene.url)
+    scene.member("consent", "on", "--monitor")
+    scene.member("update")
     said = scene.member.home / "told" / "said.json"
     for result, status, code in ((DIFFERS, "warn", EXIT_OK), (PROVEN, "fail", EXIT_REFUSED)):
         scene.named(scene.url)
@@ -196,7 +201,7 @@ def test_too_many_notices_are_turned_away_whoever_sends_them(scene: Scene, monke
     monkeypatch.setattr(monitor_role, "AT_ONCE", 10)
     lie = Notice(ORIGIN, 2, b"\x07" * 32)
     with (
-        served(monitor_role.app(scene.monitor, SystemClock())) as url,
+        served(monitor_role.app(scene.monitor, scene.commons.clock, every_s=60)) as url,
         httpx.Client(trust_env=False) as client,
     ):
         codes = [client.post(f"{url}/notices", content=lie.data).status_code for _ in range(15)]
@@ -233,6 +238,6 @@ def test_the_monitor_s_own_command_shows_what_was_told(
     assert main(["mesh", "monitor", "--dir", str(folder)]) == EXIT_OK
     said = capsys.readouterr().out
     assert "told by nodes: 1 differs; 0 trees wait" in said
-    assert f"unproven: {ORIGIN}: somebody names another root of 2 entries, 0707070707070707 (1 times)" in said
+    assert f"unproven: {ORIGIN}: somebody names another root of 2 entries, 0707070707070707 (1x)" in said
     assert main(["mesh", "monitor", "--dir", str(folder), "--json"]) == EXIT_OK
     assert json.loads(capsys.readouterr().out)["notices"]["counts"] == {DIFFERS: 1}

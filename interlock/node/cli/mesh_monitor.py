@@ -27,7 +27,8 @@ def monitor(args: argparse.Namespace) -> int:
     clock = SystemClock()
     if args.dir and not Path(args.dir).is_dir():
         raise BadState("is not there", where=args.dir, fix="make it with interlock mesh setup --role monitor")
-    with contextlib.closing(monitor_of(serve_config(serve_settings(args), args.dir), clock)) as watching:
+    config = serve_config(serve_settings(args), args.dir)
+    with contextlib.closing(monitor_of(config, clock)) as watching:
         if args.close is not None:
             alarm = _numbered(watching.store.alarms(), args.close)
             watching.store.close_alarm(alarm, clock.now_us())
@@ -40,6 +41,8 @@ def monitor(args: argparse.Namespace) -> int:
         print(json.dumps({**body, "notices": told_body(told)}, indent=1))
     else:
         _show(looked, alarms)
+        if any(alarm.kind == "split-view" for alarm in looked.open):
+            print(f"what proves two histories lies in {config.directory / 'evidence'}: send it to the log's witnesses")
         _show_told(told)
     return EXIT_REFUSED if looked.open else EXIT_OK
 
@@ -69,9 +72,7 @@ def _show_told(told: Told) -> None:
         print(f"told by nodes: {counts}; {told.waiting} trees wait until this monitor has read that far")
     for tree in told.unproven:
         root = tree.root.hex()[:16]
-        print(
-            f"unproven: {tree.origin}: somebody names another root of {tree.size} entries, {root} ({tree.count} times)"
-        )
+        print(f"unproven: {tree.origin}: somebody names another root of {tree.size} entries, {root} ({tree.count}x)")
 
 
 def _line(alarm: Alarm) -> str:

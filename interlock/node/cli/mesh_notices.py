@@ -43,6 +43,9 @@ def monitor_consent(args: argparse.Namespace, config: MeshConfig) -> int:
             raise BadInput("is not set", where="[mesh] monitor", fix='name it in the configuration: monitor = "URL"')
         if agreed(config.home, config.monitor) is None:
             forget_told(config.home)  # what was seen before the yes is not told
+        for other in given:
+            if other != config.monitor:  # one is told, and no other
+                withdraw_consent(config.home, other)
         consent = give_consent(config.home, terms_of(config.monitor), SystemClock().now_us())
         print(f"{config.monitor}: yes since {rfc3339(consent.at)}")
         print(_TOLD)

@@ -1,6 +1,7 @@
 """A monitor as a server: the loop that looks, what it has found for whoever asks, and what nodes tell it.
 
-GET /alarms      all alarms, the newest first, as JSON; 503 while one is open, so that any watchdog can read it
+GET /alarms      all alarms, the newest first, as JSON; 503 while one is open, and while this monitor has not looked for
+                 longer than it should, so that any watchdog can read it
 POST /notices    what a node saw of the log (commons.notices); whoever posts is neither asked who it is nor remembered
                  200 with the answer; 400, 403, 404, 413 for what is no notice, is not signed by the log, is of another
                  log, is too large; 429 for too many at once, whoever sends them; 503 where this monitor is out of order
@@ -31,22 +32,29 @@ __all__ = ["app", "keep_looking", "told_body"]
 log = logging.getLogger("interlock.monitor")
 
 
+LOOK_S: Final = 600  # how long a pass may take
 PER_SECOND: Final = 20  # notices, of all nodes together
 AT_ONCE: Final = 200  # before that counts
 BODIES: Final = 16  # that are on their way at a time
 _STATUS: Final = {"bad-signature": 403, "not-found": 404}
 
 
-def app(monitor: Monitor, clock: Clock) -> Starlette:
-    """Serves what the monitor found, and takes notices."""
-    door = _Door(clock)
+def app(monitor: Monitor, clock: Clock, *, every_s: float) -> Starlette:
+    """Serves what the monitor found, which looks so often, and takes notices."""
+    door, late_us = _Door(clock), round((3 * every_s + LOOK_S) * MICROSECONDS)
 
     async def alarms(_request: Request) -> Response:
         found = await asyncio.to_thread(monitor.store.alarms)
         size = await asyncio.to_thread(lambda: monitor.store.size)
         told = await asyncio.to_thread(monitor.notices.told)
-        status = 503 if any(alarm.closed is None for alarm in found) else 200
-        body = {"tree_size": size, "alarms": [asdict(alarm) for alarm in found], "notices": told_body(told)}
+        blind = monitor.looked is None or clock.now_us() - monitor.looked > late_us
+        status = 503 if blind or any(alarm.closed is None for alarm in found) else 200
+        body: dict[str, object] = {
+            "tree_size": size,
+            "looked": monitor.looked,
+            "alarms": [asdict(alarm) for alarm in found],
+        }
+        body["notices"] = told_body(told)
         return JSONResponse(body, status, headers={"Cache-Control": "no-store"})
 
     async def notices(request: Request) -> Response:

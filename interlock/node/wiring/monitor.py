@@ -40,4 +40,4 @@ def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             monitor.keep_looking(watching, stop, every_s=config.poll_s)
 
         with in_background("look", look):
-            yield monitor.app(watching, clock)
+            yield monitor.app(watching, clock, every_s=config.poll_s)
