@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.files import seen_state
+from interlock.engine.decision import Decision, Verdict
 from interlock.engine.live import Follower, LivePolicy
 from interlock.engine.policy.model import Policy, Rule, Source
 from interlock.engine.rules import with_code_rules
 
 if TYPE_CHECKING:
     from interlock.engine.ambient import Observer
-    from interlock.engine.decision import Decision
     from interlock.engine.event import SensorEvent
     from interlock.engine.policy.counting import CountStore
 
@@ -65,13 +65,15 @@ def counters() -> tuple[Observer, ...]:
 
 
 class _Counter:
-    """Costs a look at one file, and imports nothing, for as long as nobody has said yes to anything."""
+    """Counts objections alone: what passes costs nothing, and while nobody has said yes, nothing is imported."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._tally: Observer | None = None
 
     def __call__(self, event: SensorEvent, decision: Decision) -> None:
+        if decision.verdict is not Verdict.BLOCK and decision.verdict is not Verdict.ESCALATE:
+            return
         if self._tally is None:
             if not (self._home / _CONSENT).exists():
                 return

@@ -262,6 +262,9 @@ def test_an_installed_guard_counts_for_this_users_node_once_it_consents(node: tu
     attack()
     assert not (home / "node.sqlite").exists()
     give_consent(home, terms(counted), SystemClock().now_us())
+    interlock.enforce_tool_call("Bash", {"command": "ls"})
+    (observer,) = ambient.installed().observers
+    assert observer._tally is None  # type: ignore[attr-defined]  # what passes needs no store
     attack()
     assert ambient.installed().observer_failures == 0
     assert len(counted_places(home, counted)) == 1
