@@ -1,8 +1,12 @@
-"""Batches of the time_interval mode: buckets, queries, counts and checksums. Pure arithmetic.
+"""Batches of both modes: what they are made of, queries, counts and checksums. Pure arithmetic.
 
-A report's bucket is its time (a whole number of time precisions), and a batch is a run of buckets. What an aggregator
-holds of a batch is a partial aggregate share a job and bucket with its count and checksum, which add up (counts),
-XOR (checksums) and merge (shares) when the batch is read. Source: draft-ietf-ppm-dap-18, sections 4.5.8 and 5.1.
+A report's bucket is its time, a whole number of time precisions. In the mode time_interval a batch is a run of buckets.
+In leader_selected it is what the leader gathered under one batch id, whatever times that has; there the draft calls the
+batch id the bucket, and here a bucket is a time in both modes.
+
+What an aggregator holds of a batch is a partial aggregate share a job and bucket with its count and checksum, which add
+up (counts), XOR (checksums) and merge (shares) when the batch is read.
+Source: draft-ietf-ppm-dap-18, sections 4.5.8, 5.1 and 5.2.
 """
 
 from __future__ import annotations
@@ -10,10 +14,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from interlock.base.codec import Malformed
 from interlock.dap.jobs import CHECKSUM_SIZE, BatchSelector, CollectionJobReq, Query
-from interlock.dap.messages import TIME_INTERVAL, Extension, Interval
+from interlock.dap.messages import (
+    LEADER_SELECTED,
+    LEADER_SELECTED_BATCH_ID,
+    TIME_INTERVAL,
+    BatchId,
+    Extension,
+    Interval,
+)
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.task import TIME_MOST, Task, in_order
 
@@ -21,31 +33,37 @@ __all__ = [
     "EMPTY_CHECKSUM",
     "Batch",
     "OutShare",
-    "batch_interval",
+    "Selection",
+    "buckets_in",
     "check_collection",
-    "check_extensions",
+    "check_job_extensions",
     "check_size",
     "checksum_of",
+    "job_extensions",
     "query_for",
+    "selected",
     "selector_for",
     "xor",
 ]
 
-EMPTY_CHECKSUM = bytes(CHECKSUM_SIZE)
+EMPTY_CHECKSUM: Final = bytes(CHECKSUM_SIZE)
+_M = TypeVar("_M", Interval, BatchId)
+Selection = Interval | BatchId  # one batch: a run of buckets, or what the leader selected
 
 
 @dataclass(frozen=True)
 class OutShare:
-    """A verified report's output share, and the bucket it goes into."""
+    """A verified report's output share, its bucket, and the id of its batch; that is empty in time_interval."""
 
     report_id: bytes
     bucket: int
     share: bytes = field(repr=False)
+    batch: bytes = b""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What an aggregator has committed to a run of buckets; `first` and `last` are the buckets that hold a report.
+    """What an aggregator has committed to a batch; `first` and `last` are the buckets that hold a report.
 
     `share` is the merged aggregate share, or empty where only the rest was asked for.
     """
@@ -74,58 +92,114 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
     return checksum
 
 
-def query_for(interval: Interval) -> Query:
+def query_for(interval: Interval | None) -> Query:
+    """What a collector asks for: an interval, or None for the next batch of the leader's."""
+    if interval is None:
+        return Query(LEADER_SELECTED, b"")
     return Query(TIME_INTERVAL, interval.encode())
 
 
-def selector_for(interval: Interval) -> BatchSelector:
-    return BatchSelector(TIME_INTERVAL, interval.encode())
+def selector_for(selection: Selection) -> BatchSelector:
+    return BatchSelector(LEADER_SELECTED if isinstance(selection, BatchId) else TIME_INTERVAL, selection.encode())
 
 
-def batch_interval(task: Task, query: Query) -> Interval:
-    """The run of buckets that a query or selector names.
-
-    Raises: DapProblem, invalidMessage for another batch mode, batchInvalid for a run that is none.
-    """
-    if query.batch_mode != task.config.batch_mode:
-        raise DapProblem(
-            ProblemType.INVALID_MESSAGE, f"the task is not of batch mode {query.batch_mode}", task_id=task.task_id
-        )
-    try:
-        interval = Interval.decode(query.config)
-    except Malformed as e:
-        raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task.task_id) from None
-    if interval.duration < 1 or interval.end > TIME_MOST:
-        raise DapProblem(ProblemType.BATCH_INVALID, "the interval holds no whole bucket", task_id=task.task_id)
-    return interval
+def buckets_in(selection: Selection) -> int:
+    """For how many reports of one sender a batch is charged: one a bucket, and one where the leader selects."""
+    return 1 if isinstance(selection, BatchId) else selection.duration
 
 
-def check_collection(task: Task, request: CollectionJobReq) -> Interval:
-    """What leader and helper both check of a collector's request (4.6.1); returns the interval it asks for.
+def selected(task: Task, job: CollectionJobReq, selector: BatchSelector) -> Selection:
+    """The batch that a leader asks the helper for, which has to be one of the collector's query (5.1.2, 5.2.3).
 
     Raises: DapProblem.
     """
-    interval = batch_interval(task, request.query)
+    asked = check_collection(task, job)
+    _demand_mode(task, selector)
+    if asked is None:
+        return _decoded(task, BatchId, selector.config)
+    interval = _interval(task, selector)
+    if interval.start < asked.start or interval.end > asked.end:
+        raise DapProblem(
+            ProblemType.BATCH_INVALID, "the selector reaches outside of the collector's query", task_id=task.task_id
+        )
+    return interval
+
+
+def check_collection(task: Task, request: CollectionJobReq) -> Interval | None:
+    """What leader and helper both check of a collector's request (4.6.1).
+
+    Returns the interval that it asks for; None where it asks for the next batch that the leader selects.
+    Raises: DapProblem, invalidMessage for another batch mode, batchInvalid for an interval that holds no bucket.
+    """
+    _demand_mode(task, request.query)
+    interval = None if task.leader_selected else _interval(task, request.query)
+    if interval is None and request.query.config:
+        raise DapProblem(ProblemType.INVALID_MESSAGE, "a query for the next batch says no more", task_id=task.task_id)
     if request.agg_param:
         raise DapProblem(
             ProblemType.INVALID_AGGREGATION_PARAMETER,
             "Prio3 has one aggregation parameter, the empty one",
             task_id=task.task_id,
         )
-    check_extensions(task, request.extensions, ProblemType.INVALID_EXTENSION)
+    _check_extensions(task, request.extensions, ProblemType.INVALID_EXTENSION, known=())
     return interval
 
 
-def check_extensions(task: Task, extensions: tuple[Extension, ...], disorder: ProblemType) -> None:
-    """No extension of an aggregation or collection job is known in this batch mode. Raises: DapProblem."""
+def job_extensions(batch: bytes) -> tuple[Extension, ...]:
+    """The extensions of an aggregation job: its batch id, where the leader selects batches (5.2.2)."""
+    return (Extension(LEADER_SELECTED_BATCH_ID, batch),) if batch else ()
+
+
+def check_job_extensions(task: Task, extensions: tuple[Extension, ...]) -> bytes:
+    """The batch id that an aggregation job is for; empty in time_interval, which knows no extension.
+
+    Raises: DapProblem.
+    """
+    known = (LEADER_SELECTED_BATCH_ID,) if task.leader_selected else ()
+    _check_extensions(task, extensions, ProblemType.INVALID_MESSAGE, known)
+    if not task.leader_selected:
+        return b""
+    if not extensions:
+        raise DapProblem(ProblemType.INVALID_MESSAGE, "the job names no batch", task_id=task.task_id)
+    return _decoded(task, BatchId, extensions[0].data).id
+
+
+def _demand_mode(task: Task, query: Query) -> None:
+    if query.batch_mode != task.config.batch_mode:
+        raise DapProblem(
+            ProblemType.INVALID_MESSAGE, f"the task is not of batch mode {query.batch_mode}", task_id=task.task_id
+        )
+
+
+def _interval(task: Task, query: Query) -> Interval:
+    """The run of buckets that a query or selector names. Raises: DapProblem."""
+    interval = _decoded(task, Interval, query.config)
+    if interval.duration < 1 or interval.end > TIME_MOST:
+        raise DapProblem(ProblemType.BATCH_INVALID, "the interval holds no whole bucket", task_id=task.task_id)
+    return interval
+
+
+def _decoded(task: Task, kind: type[_M], data: bytes) -> _M:
+    """Raises: DapProblem, invalidMessage."""
+    try:
+        return kind.decode(data)
+    except Malformed as e:
+        raise DapProblem(ProblemType.INVALID_MESSAGE, e.what, task_id=task.task_id) from None
+
+
+def _check_extensions(
+    task: Task, extensions: tuple[Extension, ...], disorder: ProblemType, known: tuple[int, ...]
+) -> None:
+    """Each extension of an aggregation or collection job has to be known. Raises: DapProblem."""
     if not in_order(extensions):
         raise DapProblem(disorder, "extensions are not in increasing order", task_id=task.task_id)
-    if extensions:
+    unknown = [e.kind for e in extensions if e.kind not in known]
+    if unknown:
         raise DapProblem(
             ProblemType.UNSUPPORTED_EXTENSION,
-            f"extension {extensions[0].kind} is not known here",
+            f"extension {unknown[0]} is not known here",
             task_id=task.task_id,
-            extra={"unsupported_extensions": [e.kind for e in extensions]},
+            extra={"unsupported_extensions": unknown},
         )
 
 

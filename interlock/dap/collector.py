@@ -4,15 +4,20 @@
     found = collector.ask(interval)             # Collected, or Pending where the leader is not ready
     found = collector.poll(found)               # again, after found.retry_after seconds
 
-The same interval asked again is the same job, so that asking is safe to repeat after a crash.
-Source: draft-ietf-ppm-dap-18, sections 4.6.1 and 4.6.4.
+The same interval asked again is the same job, so that asking is safe to repeat after a crash. Where the leader selects
+batches, the next one is asked for, and is the same until it is taken:
+
+    found = collector.ask_next()
+    keep what it says for good, then collector.taken(found.place); the next question is about another batch
+
+Source: draft-ietf-ppm-dap-18, sections 4.6.1, 4.6.4 and 5.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
 
 from interlock.base.errors import InterlockError
 from interlock.dap.backend import VdafBackend
@@ -26,6 +31,8 @@ from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, Reply, checked, place_of
 
 __all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "Pending"]
+
+_LATEST_US: Final = 253_402_300_800_000_000  # the year 10000, which no report is of
 
 
 class BatchTooSmall(InterlockError):
@@ -44,13 +51,15 @@ class BadCollection(InterlockError):
 class Collected:
     """A batch: how many reports, the span of their times, a sum for each place, and the noise that is in each sum.
 
-    Under noise a sum may be negative, or more than the number of reports; the count has no noise.
+    Under noise a sum may be negative, or more than the number of reports; the count has no noise. `place` is where the
+    leader keeps it.
     """
 
     report_count: int
     interval: Interval
     sums: tuple[int, ...]
     noise: Noise | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,23 @@ class Collector:
 
         Raises: DapProblem, where leader or helper refuse the batch; Unreachable; what `opened` raises.
         """
+        return self._asked(interval)
+
+    def ask_next(self) -> Collected | Pending:
+        """Make the collection job of the leader's next batch, or find the one that was not taken yet. Raises: as `ask`.
+
+        A job that failed is told once; asking again is about a batch that did not fail, where there is one.
+        """
+        return self._asked(None)
+
+    def taken(self, place: str) -> None:
+        """Tell the leader that the result at a place is kept here, so that the next question is about another batch.
+
+        Raises: DapProblem, Unreachable, TooLarge; the leader has the result still, or has forgotten it.
+        """
+        checked(self._exchange("DELETE", place), place)
+
+    def _asked(self, interval: Interval | None) -> Collected | Pending:
         request = CollectionJobReq(query_for(interval)).encode()
         url = self._task.leader_resource("collection_jobs")
         reply = self._exchange("POST", url, media_type("collection-job-req"), request)
@@ -95,15 +121,22 @@ class Collector:
         asked, found = CollectionJobReq.decode(request), CollectionJobResp.decode(answer)
         if found.report_count < self._task.config.min_batch_size:
             raise BatchTooSmall(f"the result is of {found.report_count} reports", fix="do not trust this leader")
-        interval = Interval.decode(asked.query.config)
-        if found.interval.start < interval.start or found.interval.end > interval.end:
-            raise BadCollection("the result is of another interval than was asked for")
+        self._check_interval(asked, found.interval)
         shares = [
             open_aggregate_share(self._task, role, self._key, asked, sealed)
             for role, sealed in ((Role.LEADER, found.leader_share), (Role.HELPER, found.helper_share))
         ]
         sums = self._sums(self._vdaf.unshard(shares, found.report_count), found.report_count)
         return Collected(found.report_count, found.interval, sums, self._task.noise)
+
+    def _check_interval(self, asked: CollectionJobReq, found: Interval) -> None:
+        """Raises: BadCollection, for times that were not asked for; a batch of the leader's choice may be of any."""
+        if self._task.leader_selected:
+            asked_for = Interval(0, self._task.time_of(_LATEST_US))
+        else:
+            asked_for = Interval.decode(asked.query.config)
+        if found.start < asked_for.start or found.end > asked_for.end or found.duration < 1:
+            raise BadCollection("the result is of another interval than was asked for")
 
     def _sums(self, sums: Sequence[int], count: int) -> tuple[int, ...]:
         """The sums as integers. Raises: BadCollection, for one that no batch of this size has."""
@@ -119,5 +152,5 @@ class Collector:
 
     def _result(self, request: bytes, reply: Reply, location: str) -> Collected | Pending:
         if reply.body:
-            return self.opened(request, reply.body)
+            return replace(self.opened(request, reply.body), place=location)
         return Pending(request, location, reply.retry_after)

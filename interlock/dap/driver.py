@@ -5,7 +5,8 @@ Each step is a stored state and the move out of it, so that after kill -9 a driv
     reports wait          -> gather them into a job: a full one at once, fewer once one of them waits long enough
     a job is gathered     -> open and verify each share, store the exact request
     a job is begun        -> send those bytes; the helper answers the same to the same; commit, done
-    a collection pends    -> when no report of its interval waits or is taken: close it, store the share request
+    a collection pends    -> when no report of its interval waits or is taken: close it, store the share request;
+                             in leader_selected, when a batch is full and verified: that one, the eldest first
     a collection is frozen-> send those bytes; seal the leader's own share; ready
 
 What the helper names as one of DAP's errors is final for a job or a collection; any other failure leaves the step to
@@ -28,7 +29,16 @@ from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
 from interlock.dap.asking import Answer, Asking
 from interlock.dap.backend import SealedShare, VdafError, Verdict
-from interlock.dap.batches import Batch, OutShare, check_size, selector_for
+from interlock.dap.batches import (
+    Batch,
+    OutShare,
+    Selection,
+    buckets_in,
+    check_size,
+    job_extensions,
+    selected,
+    selector_for,
+)
 from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
@@ -43,9 +53,9 @@ from interlock.dap.jobs import (
     VerifyInit,
     VerifyResp,
 )
-from interlock.dap.messages import Report
+from interlock.dap.messages import BATCH_ID_SIZE, Interval, Report
 from interlock.dap.opening import leader_verdicts
-from interlock.dap.problems import DapProblem, to_b64url
+from interlock.dap.problems import DapProblem, ProblemType, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import CollectionJob, CollectionState, JobOrder, LeaderStorage, Lease, LeasedJob
 from interlock.dap.task import AggregatorTask, Task
@@ -153,7 +163,8 @@ class Driver:
 
     def _order(self, task: Task) -> JobOrder:
         now_us = self._clock.now_us()
-        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us)
+        size, batch = (task.config.min_batch_size, self._rng(BATCH_ID_SIZE)) if task.leader_selected else (0, b"")
+        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us, size, batch)
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""
@@ -198,12 +209,13 @@ class Driver:
             states[report_id] = report.metadata.time, begun[0]
             share = ReportShare(report.metadata, report.public_share, report.helper_share)
             inits.append(VerifyInit(share, begun[1]))
-        request = AggregationJobInitReq(held.verify_key_id, b"", (), tuple(inits)).encode() if inits else b""
+        extensions = job_extensions(job.batch)
+        request = AggregationJobInitReq(held.verify_key_id, b"", extensions, tuple(inits)).encode() if inits else b""
         job_id = held.resource_id(AGGREGATION_JOB, request)
         about = (job_id, request, states, rejected, self._clock.now_us())
         if not self._storage.begin_job(task.task_id, lease, *about):
             return LeasedJob()
-        return LeasedJob(job_id=job_id, request=request, states=states)
+        return LeasedJob(job_id=job_id, request=request, states=states, batch=job.batch)
 
     def _begun(self, held: AggregatorTask, reports: Sequence[Report]) -> list[tuple[Report, _Begun]]:
         """The reports that are begun, then those that are turned down before."""
@@ -272,7 +284,8 @@ class Driver:
         for response in answer.responses:
             bucket, state = job.states[response.report_id]
             try:
-                outs.append(OutShare(response.report_id, bucket, self._finished(task, state, response)))
+                share = self._finished(task, state, response)
+                outs.append(OutShare(response.report_id, bucket, share, job.batch))
             except ReportRejected as e:
                 rejected[response.report_id] = e.error
         self._storage.finish_job(task.task_id, lease.token, outs, rejected, self._vdaf(task).aggregate)
@@ -306,16 +319,22 @@ class Driver:
         """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""
         task = held.task
         request = CollectionJobReq.decode(job.request)
-        self._release.check(task, selector_for(job.interval).encode(), job.interval.duration)
 
-        def ready(batch: Batch) -> bytes:
+        def ready(batch: Batch, selection: Selection) -> bytes:
+            selector = selector_for(selection)
+            self._release.check(task, selector.encode(), buckets_in(selection))
             check_size(task, batch)
-            return AggregateShareReq(request, selector_for(job.interval), batch.count, batch.checksum).encode()
+            return AggregateShareReq(request, selector, batch.count, batch.checksum).encode()
 
         try:
             return self._storage.freeze(task.task_id, job.job_id, ready) is not None
-        except DapProblem:
-            if self._clock.now_us() < task.start_us(job.interval.end):
+        except DapProblem as e:
+            small = e.kind is ProblemType.INVALID_BATCH_SIZE
+            if (
+                small
+                and isinstance(job.selection, Interval)
+                and self._clock.now_us() < task.start_us(job.selection.end)
+            ):
                 return False  # more reports may come (4.6.1)
             raise
 
@@ -327,10 +346,11 @@ class Driver:
         if not found.body:
             return False
         helper_share = AggregateShare.decode(found.body).ciphertext
-        request = CollectionJobReq.decode(job.request)
-        batch = self._storage.batch(task.task_id, job.interval, self._vdaf(task).merge)
-        selector = selector_for(job.interval).encode()
-        share = self._release(task, batch.share, selector, job.interval.duration)
+        share_request = AggregateShareReq.decode(job.share_request)
+        request, selector = share_request.job, share_request.selector
+        selection = selected(task, request, selector)
+        batch = self._storage.batch(task.task_id, selection, self._vdaf(task).merge)
+        share = self._release(task, batch.share, selector.encode(), buckets_in(selection))
         sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, share, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)

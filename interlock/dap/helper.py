@@ -4,8 +4,8 @@ Each `process_*` takes a request's bytes and gives a `Resource`: its id and its 
 commits when a job is made, before the leader has the answer, so the answer is stored in the same transaction and a
 retry of the same bytes gets it again, whatever happened in between: it is never computed a second time.
 
-Legal orders: a job is made once, by its bytes; a report is committed once in a task; an interval is collected once,
-and nothing is committed to it afterwards. Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3.
+Legal orders: a job is made once, by its bytes; a report is committed once in a task; a batch is collected once, and
+nothing is committed to it afterwards. Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3.
 Raises, throughout: DapProblem. Nothing here knows HTTP.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from interlock.base.clock import Clock
 from interlock.base.primitives import Rng
 from interlock.dap.backend import SealedShare, VdafBackend
-from interlock.dap.batches import Batch, OutShare, batch_interval, check_collection, check_extensions, check_size
+from interlock.dap.batches import Batch, OutShare, buckets_in, check_job_extensions, check_size, selected
 from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.jobs import (
@@ -30,7 +30,6 @@ from interlock.dap.jobs import (
     VerifyResp,
 )
 from interlock.dap.membership import Admit, admit_all
-from interlock.dap.messages import Interval
 from interlock.dap.opening import helper_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
@@ -100,14 +99,14 @@ class Helper:
         stored = self._storage.answer(task_id, AGGREGATION_JOB, job_id)
         if stored is not None:
             return Resource(job_id, stored, place)
-        request = self._checked_job(held, body)
+        request, batch = self._checked_job(held, body)
         if request.verification_key_id == held.verify_key_id:
             verdicts = self._verdicts(held, request.inits)
         else:
             unknown = ReportError.UNKNOWN_VERIFICATION_KEY_ID
             verdicts = {init.share.metadata.report_id: unknown for init in request.inits}
         outs = [
-            OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict[0])
+            OutShare(init.share.metadata.report_id, init.share.metadata.time, verdict[0], batch)
             for init in request.inits
             if isinstance(verdict := verdicts[init.share.metadata.report_id], tuple)
         ]
@@ -153,13 +152,13 @@ class Helper:
         if stored is not None:
             return Resource(share_id, stored, place)
         request = decoded(AggregateShareReq.decode, body, task_id)
-        interval = _selected(held.task, request)
+        selection = selected(held.task, request.job, request.selector)
 
         def respond(batch: Batch) -> bytes:
             return self._aggregate_share(held, request, batch)
 
         merge = self._vdaf(held.task).merge
-        return Resource(share_id, self._storage.collect(task_id, share_id, interval, merge, respond), place)
+        return Resource(share_id, self._storage.collect(task_id, share_id, selection, merge, respond), place)
 
     def aggregate_share(self, task_id: bytes, share_id: bytes) -> Resource:
         """An existing aggregate share."""
@@ -169,11 +168,11 @@ class Helper:
             raise missing("aggregate share", task_id)
         return Resource(share_id, answer)
 
-    def _checked_job(self, held: AggregatorTask, body: bytes) -> AggregationJobInitReq:
-        """The conditions of 4.5.3.2 that fail the whole job."""
+    def _checked_job(self, held: AggregatorTask, body: bytes) -> tuple[AggregationJobInitReq, bytes]:
+        """The conditions of 4.5.3.2 that fail the whole job; returns it and its batch id, where it has one."""
         task = held.task
         request = decoded(AggregationJobInitReq.decode, body, task.task_id)
-        check_extensions(task, request.extensions, ProblemType.INVALID_MESSAGE)
+        batch = check_job_extensions(task, request.extensions)
         if request.agg_param:
             kind = ProblemType.INVALID_AGGREGATION_PARAMETER
             raise DapProblem(kind, "Prio3 has one aggregation parameter, the empty one", task_id=task.task_id)
@@ -184,7 +183,7 @@ class Helper:
             raise DapProblem(
                 ProblemType.INVALID_MESSAGE, "a job has one report or more, each once", task_id=task.task_id
             )
-        return request
+        return request, batch
 
     def _verdicts(self, held: AggregatorTask, inits: Sequence[VerifyInit]) -> dict[bytes, _Verdict]:
         """What became of each report, in the order of the job: (output share, message), or why not."""
@@ -221,21 +220,10 @@ class Helper:
                 "or not the same ones",
                 task_id=held.task.task_id,
             )
-        buckets = _selected(held.task, request).duration
+        buckets = buckets_in(selected(held.task, request.job, request.selector))
         share = self._release(held.task, batch.share, request.selector.encode(), buckets)
         sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, share, self._rng)
         return AggregateShare(sealed).encode()
-
-
-def _selected(task: Task, request: AggregateShareReq) -> Interval:
-    """The interval to close: the selector's, which lies within the query's (5.1.2)."""
-    asked = check_collection(task, request.job)
-    selected = batch_interval(task, request.selector)
-    if selected.start < asked.start or selected.end > asked.end:
-        raise DapProblem(
-            ProblemType.BATCH_INVALID, "the selector reaches outside of the collector's query", task_id=task.task_id
-        )
-    return selected
 
 
 def _response(draft: Draft, report_id: bytes, verdict: _Verdict) -> VerifyResp:

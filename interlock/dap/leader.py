@@ -6,6 +6,10 @@ asking twice finds the first; a batch is collected once, whoever asks.
 
     member  --upload-->  waiting            refused with a ReportError of its own, the others of the request go on
     collector --request--> pending          an empty representation until the driver has made it ready
+
+Requests for the next batch of the leader's choice are all the same bytes. So the first of them is found again, ready or
+not, until its collector deletes it: only then do the same bytes ask for another batch. Whoever crashed in between asks
+again and loses nothing; what was deleted stays closed.
 Source: draft-ietf-ppm-dap-18, sections 4.4.2 and 4.6.1. Raises, throughout: DapProblem. Nothing here knows HTTP.
 """
 
@@ -103,9 +107,12 @@ class Leader:
         held = task_of_id(self._tasks, task_id)
         request = decoded(CollectionJobReq.decode, body, task_id)
         interval = check_collection(held.task, request)
-        job_id = held.resource_id(COLLECTION_JOB, body)
-        shown = _shown(task_id, self._storage.open_collection(task_id, job_id, body, interval))
-        return replace(shown, place=held.task.leader_resource("collection_jobs", to_b64url(job_id)))
+        if interval is None:
+            job = self._storage.open_next(task_id, body, lambda number: _numbered(held, number, body))
+        else:
+            job = self._storage.open_collection(task_id, held.resource_id(COLLECTION_JOB, body), body, interval)
+        shown = _shown(task_id, job)
+        return replace(shown, place=held.task.leader_resource("collection_jobs", to_b64url(job.job_id)))
 
     def collection_job(self, task_id: bytes, job_id: bytes) -> Resource:
         """An existing collection job; a failed one raises what it failed of."""
@@ -116,8 +123,14 @@ class Leader:
         return _shown(task_id, job)
 
     def give_up_collection(self, task_id: bytes, job_id: bytes) -> None:
-        """End a job that waits for its batch; the same request makes it anew. One that got further stays (4.6.3)."""
+        """End a job that waits for its batch; the same request makes it anew (4.6.3).
+
+        One that got further stays. But one that is ready is forgotten where the leader selects batches: so its
+        collector says that it has the result, and asks for the next.
+        """
         self.collection_job(task_id, job_id)
+        if task_of_id(self._tasks, task_id).task.leader_selected and self._storage.forget_collection(task_id, job_id):
+            return
         problem, what = ProblemType.INVALID_BATCH_SIZE.value, "the collector gave the job up"
         self._storage.fail_collection(task_id, job_id, CollectionState.PENDING, problem, what)
 
@@ -143,6 +156,10 @@ class Leader:
         except ReportRejected as e:
             return _AT_UPLOAD.get(e.error, e.error)
         return None
+
+
+def _numbered(held: AggregatorTask, number: int, body: bytes) -> bytes:
+    return held.resource_id(COLLECTION_JOB, number.to_bytes(8, "big") + body)
 
 
 def _shown(task_id: bytes, job: CollectionJob) -> Resource:

@@ -19,13 +19,17 @@ from interlock.dap import hpke
 from interlock.dap.drafts import DAP_18, Draft, ReportError
 
 __all__ = [
+    "BATCH_ID_SIZE",
     "EXTENSIONS_MOST",
+    "LEADER_SELECTED",
+    "LEADER_SELECTED_BATCH_ID",
     "MEDIA_TYPES",
     "MEMBERSHIP",
     "REPORTS_MOST",
     "REPORT_ID_SIZE",
     "TASK_ID_SIZE",
     "TIME_INTERVAL",
+    "BatchId",
     "Extension",
     "HpkeCiphertext",
     "HpkeConfig",
@@ -52,10 +56,13 @@ REPORT_ID_SIZE: Final = 16
 REPORTS_MOST: Final = 10_000
 EXTENSIONS_MOST: Final = 16
 TASK_ID_SIZE: Final = 32
+BATCH_ID_SIZE: Final = 32
 # Our number in both registries of extensions, which leave no range for private use: of a task, that asks for proofs of
 # membership; of a report, public, that carries one.
 MEMBERSHIP: Final = 0xFF4D
-TIME_INTERVAL: Final = 1  # BatchMode; leader_selected (2) is not spoken here
+TIME_INTERVAL: Final = 1  # BatchMode
+LEADER_SELECTED: Final = 2
+LEADER_SELECTED_BATCH_ID: Final = 1  # AggregationJobExtensionType (5.2.2)
 
 MEDIA_TYPES: Final = frozenset(
     {
@@ -142,6 +149,20 @@ class Interval(Message):
     @classmethod
     def read(cls, r: Reader) -> Self:
         return cls(r.u64(), r.u64())
+
+
+@dataclass(frozen=True)
+class BatchId(Message):
+    """What a leader names a batch of its own choice by (5.2): unique in the task, and says nothing."""
+
+    id: bytes
+
+    def write(self, w: Writer) -> None:
+        w.fixed(self.id, BATCH_ID_SIZE)
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        return cls(r.take(BATCH_ID_SIZE))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,10 @@ write: two workers, or one and its ghost after a restart, never both make the sa
     a report       waiting -> taken -> aggregated | rejected        (abandoned jobs reject theirs)
     a job          gathered -> begun -> done | abandoned;  gathered -> abandoned, where no report of it is left
     a collection   pending -> frozen -> ready | failed;  pending -> failed -> pending (a batch that was too small)
-    an interval    open -> collected;  collected -> open only where the helper refused the batch
+    a batch        open -> collected;  collected -> open only where the helper refused it
+
+A batch is a run of time buckets, or in leader_selected what the leader filled under one batch id: jobs are gathered for
+the eldest batch that lacks reports, one that drops out leaves its place to another, and a full one is collected once.
 
 Any number of workers move jobs on. Each works under a lease: a token of its own and a time when others may take the
 job over. Whoever lost its lease changes nothing any more, so a dead worker's job goes on and its ghost commits nothing.
@@ -28,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from interlock.dap.batches import Batch, OutShare
+from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 
@@ -86,13 +89,16 @@ class NewReport:
 class JobOrder:
     """How waiting reports become a job: up to `size` of them, of times up to `not_after`, the oldest first.
 
-    Fewer than `size` wait for more until one of them waits `patience_us`, or a collection waits for them.
+    Fewer than `size` wait for more until one of them waits `patience_us`, or a collection waits for them. Where the
+    leader selects batches, they are for one of `batch_size` reports: the eldest that lacks some, or else `new_batch`.
     """
 
     size: int
     not_after: int
     now_us: int
     patience_us: int = 0
+    batch_size: int = 0
+    new_batch: bytes = b""  # its id; empty in time_interval
 
 
 @dataclass(frozen=True)
@@ -116,15 +122,19 @@ class LeasedJob:
     job_id: bytes = b""
     request: bytes = field(default=b"", repr=False)
     states: Mapping[bytes, tuple[int, bytes]] = field(default_factory=dict, repr=False)  # id -> bucket, VDAF state
+    batch: bytes = b""  # the id of the batch that it is for, where the leader selects batches
 
 
 @dataclass(frozen=True)
 class CollectionJob:
-    """A collection job; `share_request` once frozen, `answer` once ready, `problem` and `detail` once failed."""
+    """A collection job; `share_request` once frozen, `answer` once ready, `problem` and `detail` once failed.
+
+    `selection` is None until the leader has selected its batch.
+    """
 
     job_id: bytes
     request: bytes = field(repr=False)
-    interval: Interval
+    selection: Selection | None
     state: CollectionState
     share_request: bytes = field(default=b"", repr=False)
     answer: bytes = field(default=b"", repr=False)
@@ -177,15 +187,15 @@ class HelperStorage(SweptStorage, Protocol):
         """
 
     def collect(
-        self, task_id: bytes, share_id: bytes, interval: Interval, merge: Fold, respond: Callable[[Batch], bytes]
+        self, task_id: bytes, share_id: bytes, selection: Selection, merge: Fold, respond: Callable[[Batch], bytes]
     ) -> bytes:
-        """Close an interval, store the answer and forget the shares; the same share id again gets the stored answer.
+        """Close a batch, store the answer and forget the shares; the same share id again gets the stored answer.
 
         Raises: DapProblem, batchOverlap where any of it was collected, or what `respond` raises.
         """
 
-    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
-        """All that was committed to an interval."""
+    def batch(self, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
+        """All that was committed to a batch."""
 
 
 class LeaderStorage(SweptStorage, Protocol):
@@ -239,24 +249,35 @@ class LeaderStorage(SweptStorage, Protocol):
         Raises: DapProblem, batchOverlap with another job that has not failed, or with a closed interval.
         """
 
+    def open_next(self, task_id: bytes, request: bytes, name: Callable[[int], bytes]) -> CollectionJob:
+        """Find the collection job of a request for the next batch, or make one; a failed one is not found.
+
+        `name` makes its id of a number that no other job ever had: the same bytes are a new job once the last is over,
+        and a late word about that one has to miss this one.
+        """
+
+    def forget_collection(self, task_id: bytes, job_id: bytes) -> bool:
+        """Forget a ready job, so that its bytes ask for the next batch; its own stays closed."""
+
     def collection(self, task_id: bytes, job_id: bytes) -> CollectionJob | None: ...
 
     def open_collections(self, task_id: bytes, limit: int) -> list[CollectionJob]:
         """Those that are pending or frozen, oldest first."""
 
-    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch], bytes]) -> bytes | None:
-        """Close a pending job's interval and store the share request that `ready` makes of the batch, but its share.
+    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch, Selection], bytes]) -> bytes | None:
+        """Close a pending job's batch and store the share request that `ready` makes of the batch, but its share.
 
-        None, and nothing changed, while a report of the interval waits or is taken. Raises: what `ready` raises.
+        None, and nothing changed, while a report of the interval waits or is taken; or while no batch is full, where
+        the leader selects. Raises: what `ready` raises.
         """
 
-    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
-        """All that was committed to an interval."""
+    def batch(self, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
+        """All that was committed to a batch."""
 
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
         """Store a frozen job's answer, and forget the shares of its batch."""
 
     def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
-        """Fail a job that is still in this state; a frozen interval is opened again."""
+        """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others."""
 
     def states(self, task_id: bytes) -> ReportStates: ...

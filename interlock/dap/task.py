@@ -26,6 +26,7 @@ from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
 from interlock.dap.backend import VERIFY_KEY_SIZE, VdafError
 from interlock.dap.drafts import DAP_18, Draft
 from interlock.dap.messages import (
+    LEADER_SELECTED,
     MEMBERSHIP,
     TIME_INTERVAL,
     Extension,
@@ -87,6 +88,11 @@ class Task:
     @property
     def context(self) -> bytes:
         return self.draft.context(self.task_id)
+
+    @property
+    def leader_selected(self) -> bool:
+        """Whether the leader puts batches together, as reports come; else each has its batch by its time."""
+        return self.config.batch_mode == LEADER_SELECTED
 
     def time_of(self, us: int) -> int:
         """Microseconds since 1970 to DAP's time, in units of the task's precision."""
@@ -162,6 +168,7 @@ def new_configuration(
     interval: Interval | None = None,
     membership: bytes | None = None,
     noise: Noise | None = None,
+    batch_mode: int = TIME_INTERVAL,
 ) -> bytes:
     """The configuration bytes of a new task over a catalog; `vdaf_config` is the backend's, times are seconds.
 
@@ -183,7 +190,7 @@ def new_configuration(
         helper_url=helper_url.encode("ascii"),
         time_precision=time_precision,
         min_batch_size=min_batch_size,
-        batch_mode=TIME_INTERVAL,
+        batch_mode=batch_mode,
         batch_config=b"",
         vdaf_type=PRIO3_SUM_VEC,
         vdaf_configuration=vdaf_config,
@@ -208,6 +215,11 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     if len(config.task_info) < draft.task_info_least:
         raise TaskRefused(f"its task_info is empty, which {draft.tag} forbids")
     _check_batches(config, demo)
+    if config.batch_mode == LEADER_SELECTED and MEMBERSHIP in extensions:
+        raise TaskRefused(
+            "counts members in batches that the leader selects, and one of those may hold a member many times",
+            fix="use time_interval (1)",
+        )
     if noise is not None:
         _check_noise(config, noise)
     _check_url("leader", config.leader_url)
@@ -238,10 +250,12 @@ def _extensions(extensions: tuple[Extension, ...]) -> dict[int, bytes]:
 
 
 def _check_batches(config: TaskConfiguration, demo: bool) -> None:
-    if config.batch_mode != TIME_INTERVAL or config.batch_config:
+    if config.batch_mode not in (TIME_INTERVAL, LEADER_SELECTED):
         raise TaskRefused(
-            f"batch mode {config.batch_mode} (leader_selected is 2) is not spoken here", fix="use time_interval (1)"
+            f"batch mode {config.batch_mode} is not spoken here", fix="use time_interval (1) or leader_selected (2)"
         )
+    if config.batch_config:
+        raise TaskRefused(f"batch mode {config.batch_mode} has no configuration, and this task gives it one")
     if not 1 <= config.time_precision <= TIME_MOST:
         raise TaskRefused(f"a time precision of {config.time_precision} seconds cannot be kept")
     floor = DEMO_LEAST if demo else LEAST

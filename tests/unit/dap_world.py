@@ -22,7 +22,7 @@ from interlock.dap.hpke import X25519, Kem
 from interlock.dap.jobs import ReportShare
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, ReportProof, admit_all
-from interlock.dap.messages import Interval, Report, UploadErrors, UploadRequest
+from interlock.dap.messages import TIME_INTERVAL, Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.noise import Noise
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, from_b64url
@@ -54,6 +54,7 @@ def configuration(
     membership: bytes | None = None,
     noise: Noise | None = None,
     interval: Interval | None = None,
+    batch_mode: int = TIME_INTERVAL,
 ) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"catalog").digest(),
@@ -65,6 +66,7 @@ def configuration(
         membership=membership,
         noise=noise,
         interval=interval,
+        batch_mode=batch_mode,
     )
 
 
@@ -74,8 +76,9 @@ def task(
     draft: Draft = DAP_18,
     noise: Noise | None = None,
     interval: Interval | None = None,
+    batch_mode: int = TIME_INTERVAL,
 ) -> Task:
-    data = configuration(least=least, membership=membership, noise=noise, interval=interval)
+    data = configuration(least=least, membership=membership, noise=noise, interval=interval, batch_mode=batch_mode)
     return task_of(data, demo=True, draft=draft)
 
 
@@ -149,10 +152,11 @@ class World:
         noise: Noise | None = None,
         draft: Draft = DAP_18,
         interval: Interval | None = None,
+        batch_mode: int = TIME_INTERVAL,
     ) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.task = task(least, membership, draft, noise, interval)
+        self.task = task(least, membership, draft, noise, interval, batch_mode)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
         self.helper_key = new_key(2, secrets.token_bytes, kem)
@@ -255,12 +259,29 @@ class World:
         assert isinstance(found, Collected), "the leader is not done"
         return found
 
+    def collect_next(self) -> Collected:
+        """Ask for the leader's next batch, let the leader work, and ask again; it is not taken yet."""
+        self.collector.ask_next()
+        self.drive()
+        found = self.collector.ask_next()
+        assert isinstance(found, Collected), "no batch is full"
+        return found
+
     def _ask_leader(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
         task_id = self.task.task_id
         if method == "POST":
             return reply_of(lambda: self.leader.process_collection_init(task_id, body), media("collection-job-resp"))
         job_id = from_b64url(url.rsplit("/", 1)[1], 16) or b""
+        if method == "DELETE":
+            return self._delete(job_id)
         return reply_of(lambda: self.leader.collection_job(task_id, job_id), media("collection-job-resp"))
+
+    def _delete(self, job_id: bytes) -> Reply:
+        try:
+            self.leader.give_up_collection(self.task.task_id, job_id)
+        except DapProblem as e:
+            return Reply(e.status, MEDIA_TYPE, e.document())
+        return Reply(204)
 
 
 def bits(*places: int) -> list[int]:

@@ -68,7 +68,7 @@ def test_the_floor_of_ten_falls_only_in_a_demonstration() -> None:
     [
         (b"", "early"),
         (configuration(least=10) + b"\x00", "too many"),
-        (changed(batch_mode=2), "leader_selected is 2"),
+        (changed(batch_mode=3), "batch mode 3 is not spoken here"),
         (changed(batch_config=b"x"), "batch mode"),
         (changed(vdaf_type=1), "VDAF 1"),
         (changed(vdaf_configuration=b"x"), "early"),
@@ -208,7 +208,7 @@ def test_a_store_is_private_and_durable(store: type[SqliteHelperStorage], tmp_pa
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     store(path).close()
     db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
 
@@ -252,7 +252,7 @@ def test_an_older_store_is_copied_and_brought_forward_in_one_go(tmp_path: Path) 
         Broken(path)
     SqliteHelperStorage(path).close()  # nothing of the broken migration stayed
     Later(path).close()
-    assert (tmp_path / "dap.db.v2").exists()
+    assert (tmp_path / "dap.db.v3").exists()
     with pytest.raises(NewerFormat):
         SqliteHelperStorage(path)
 

@@ -48,6 +48,7 @@ _TASK: Final = messages.TaskConfiguration(
 # message -> its values; those that do not hang on the draft
 VALUES: Final[dict[str, list[Any]]] = {
     "Interval": [Interval(0, 0), Interval(472_222, 1), Interval(2**64 - 1, 2**64 - 1)],
+    "BatchId": [messages.BatchId(bytes(32)), messages.BatchId(_ENC)],
     "Extension": [Extension(0, b""), Extension(1, b"data"), Extension(0xFFFF, bytes(300))],
     "HpkeConfig": [HpkeConfig(0, 0x20, 1, 1, _ENC), HpkeConfig(255, 0x10, 1, 1, b"\x04" + _ENC + _ENC)],
     "HpkeConfigList": [
@@ -89,6 +90,7 @@ VALUES: Final[dict[str, list[Any]]] = {
     "CollectionJobResp": [jobs.CollectionJobResp(10, Interval(472_222, 2), _SEALED, _SEALED)],
     "AggregateShareReq": [
         jobs.AggregateShareReq(_JOB, jobs.BatchSelector(1, Interval(472_222, 1).encode()), 10, _ENC),
+        jobs.AggregateShareReq(jobs.CollectionJobReq(jobs.Query(2, b"")), jobs.BatchSelector(2, _ENC), 10, _ENC),
     ],
     "AggregateShare": [jobs.AggregateShare(_SEALED)],
     "AggregateShareAad": [jobs.AggregateShareAad(_IDS[0] + _IDS[1], _TASK.encode(), _JOB)],

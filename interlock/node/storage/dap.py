@@ -2,8 +2,9 @@
 
 Whatever a transaction needs from the VDAF is a few additions, the heavy work is done before it begins. Tables of both:
 accumulators (the aggregate share of a bucket and job, until its batch is released; then one row a bucket without a
-share), collected (closed intervals), horizons (below which a task takes no report). The helper's: aggregated (report
-ids), answers (what each resource was answered with). The leader's are in `dap_leader`.
+share, or none where the leader selects batches), collected (closed intervals), closed (batch ids), horizons (below
+which a task takes no report). The helper's: aggregated (report ids), answers (what each resource was answered with).
+The leader's are in `dap_leader`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from interlock.base.database import as_bytes, as_int
-from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, checksum_of, xor
+from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, Selection, checksum_of, xor
 from interlock.dap.drafts import ReportError
-from interlock.dap.messages import Interval
+from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import Fold
 from interlock.node.storage.sql import SqliteStore, SqlStore, Tx, hit, of_rows
@@ -22,6 +23,7 @@ from interlock.node.storage.sql import SqliteStore, SqlStore, Tx, hit, of_rows
 __all__ = [
     "HELPER_KIND",
     "HELPER_MIGRATIONS",
+    "SHARED_BATCHES",
     "SHARED_TABLES",
     "AggregatorTables",
     "HelperTables",
@@ -31,7 +33,8 @@ __all__ = [
 
 _PAGE: Final = 64  # shares in memory at once while a batch is merged
 _RELEASED: Final = b""  # stands for the job in a row of a released batch
-_COUNTS: Final = "SELECT bucket, count, checksum FROM accumulators WHERE task = ? AND bucket >= ? AND bucket < ?"
+_BY_BATCH: Final = "batch = ? AND length(batch) > 0"  # as the index has it
+_COUNTS: Final = "SELECT bucket, count, checksum FROM accumulators WHERE task = ? AND "
 _Select = Callable[[str, Sequence[object]], Sequence[Sequence[object]]]
 
 SHARED_TABLES: Final = """
@@ -41,6 +44,12 @@ CREATE INDEX accumulators_by_job ON accumulators (task, job);
 CREATE TABLE collected (task BLOB NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, job BLOB NOT NULL,
     PRIMARY KEY (task, start)) WITHOUT ROWID;
 CREATE TABLE horizons (task BLOB NOT NULL PRIMARY KEY, bucket INTEGER NOT NULL) WITHOUT ROWID
+"""
+SHARED_BATCHES: Final = """
+ALTER TABLE accumulators ADD COLUMN batch BLOB NOT NULL DEFAULT x'';
+CREATE INDEX accumulators_by_batch ON accumulators (task, batch, bucket, job) WHERE length(batch) > 0;
+CREATE TABLE closed (task BLOB NOT NULL, batch BLOB NOT NULL, job BLOB NOT NULL,
+    PRIMARY KEY (task, batch)) WITHOUT ROWID
 """
 HELPER_KIND: Final = 0x494C4448  # "ILDH"
 HELPER_MIGRATIONS: Final = (
@@ -54,49 +63,55 @@ CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, 
     body BLOB NOT NULL, PRIMARY KEY (task, kind, id));
 CREATE INDEX answers_by_bucket ON answers (task, bucket)
 """,
+    SHARED_BATCHES,
 )
 
 
 class AggregatorTables(SqlStore):
     """What leader and helper share."""
 
-    def batch(self, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
-        """All that was committed to an interval."""
-        return self._merged(lambda sql, values: self._read(sql, *values), task_id, interval, merge)
+    def batch(self, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
+        """All that was committed to a batch."""
+        return self._merged(lambda sql, values: self._read(sql, *values), task_id, selection, merge)
 
-    def _merged(self, rows_of: _Select, task_id: bytes, interval: Interval, merge: Fold) -> Batch:
+    def _merged(self, rows_of: _Select, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
         """A batch with its share, merged page by page: a batch may have more shares than memory has room for."""
+        by_id = isinstance(selection, BatchId)
         sql = (
-            "SELECT bucket, job, share FROM accumulators WHERE task = ? AND bucket < ? AND (bucket, job) > (?, ?)"
-            " ORDER BY bucket, job LIMIT ?"
+            f"SELECT bucket, job, share FROM accumulators WHERE task = ? AND {_BY_BATCH if by_id else 'bucket < ?'}"
+            " AND (bucket, job) > (?, ?) ORDER BY bucket, job LIMIT ?"
         )
-        share, after = merge([]), (interval.start - 1, b"\xff" * 17)
-        while rows := rows_of(sql, (task_id, interval.end, *after, _PAGE)):
+        of, start = (selection.id, 0) if isinstance(selection, BatchId) else (selection.end, selection.start)
+        share, after = merge([]), (start - 1, b"\xff" * 17)
+        while rows := rows_of(sql, (task_id, of, *after, _PAGE)):
             share = merge([share, *(as_bytes(row[2]) for row in rows if row[2])])
             after = (as_int(rows[-1][0]), as_bytes(rows[-1][1]))
-        told = self._told(rows_of, task_id, interval)
+        told = self._told(rows_of, task_id, selection)
         return Batch(share, told.count, told.checksum, told.first, told.last)
 
-    def _told(self, rows_of: _Select, task_id: bytes, interval: Interval) -> Batch:
+    def _told(self, rows_of: _Select, task_id: bytes, selection: Selection) -> Batch:
         """A batch without its share."""
-        rows = rows_of(_COUNTS, (task_id, interval.start, interval.end))
+        where, values = _of(selection)
+        rows = rows_of(_COUNTS + where, (task_id, *values))
         checksum = EMPTY_CHECKSUM
         for row in rows:
             checksum = xor(checksum, as_bytes(row[2]))
         buckets = [as_int(row[0]) for row in rows] or [0]
         return Batch(b"", sum(as_int(row[1]) for row in rows), checksum, min(buckets), max(buckets))
 
-    def _release(self, tx: Tx, task_id: bytes, interval: Interval) -> None:
-        """Forget the shares of a batch that was given out; its counts stay, one row a bucket."""
-        within = (task_id, interval.start, interval.end)
-        rows = selecting(tx)(_COUNTS, within)
+    def _release(self, tx: Tx, task_id: bytes, selection: Selection) -> None:
+        """Forget the shares of a batch that was given out; of an interval the counts stay, one row a bucket."""
+        where, values = _of(selection)
+        rows = () if isinstance(selection, BatchId) else selecting(tx)(_COUNTS + where, (task_id, *values))
         kept: dict[int, tuple[int, bytes]] = {}
         for row in rows:
             count, checksum = kept.get(as_int(row[0]), (0, EMPTY_CHECKSUM))
             kept[as_int(row[0])] = (count + as_int(row[1]), xor(checksum, as_bytes(row[2])))
-        tx.execute("DELETE FROM accumulators WHERE task = ? AND bucket >= ? AND bucket < ?", within)
-        rows = [(task_id, bucket, _RELEASED, *told, b"") for bucket, told in kept.items()]
-        of_rows(tx, "INSERT INTO accumulators VALUES {}", rows)
+        tx.execute(f"DELETE FROM accumulators WHERE task = ? AND {where}", (task_id, *values))
+        self._accumulate(tx, [(task_id, bucket, _RELEASED, *told, b"", b"") for bucket, told in kept.items()])
+
+    def _accumulate(self, tx: Tx, rows: Sequence[Sequence[object]]) -> None:
+        of_rows(tx, "INSERT INTO accumulators (task, bucket, job, count, checksum, share, batch) VALUES {}", rows)
 
     def _add_up(self, tx: Tx, task_id: bytes, job_id: bytes, outs: Sequence[OutShare], fold: Fold) -> None:
         """Store a job's output shares, one row a bucket."""
@@ -104,10 +119,10 @@ class AggregatorTables(SqlStore):
         for out in outs:
             buckets.setdefault(out.bucket, []).append(out)
         rows = [
-            (task_id, bucket, job_id, len(of), checksum_of(o.report_id for o in of), fold([o.share for o in of]))
+            (bucket, len(of), checksum_of(o.report_id for o in of), fold([o.share for o in of]), of[0].batch)
             for bucket, of in buckets.items()
         ]
-        of_rows(tx, "INSERT INTO accumulators VALUES {}", rows)
+        self._accumulate(tx, [(task_id, bucket, job_id, *rest) for bucket, *rest in rows])
 
     def _refused_buckets(self, tx: Tx, task_id: bytes, buckets: set[int]) -> dict[int, ReportError]:
         """The buckets that take no report any more, with what a report of one is told."""
@@ -119,14 +134,30 @@ class AggregatorTables(SqlStore):
                 refused[bucket] = ReportError.REPORT_DROPPED
         return refused
 
-    def _refuse_overlap(self, tx: Tx, task_id: bytes, interval: Interval) -> None:
-        """Raises: DapProblem, batchOverlap, where any bucket of the interval was collected."""
-        if _last_stop(tx, task_id, interval.end) > interval.start:
-            raise DapProblem(ProblemType.BATCH_OVERLAP, "part of the interval was collected before", task_id=task_id)
+    def _refused(self, tx: Tx, task_id: bytes, outs: Sequence[OutShare]) -> dict[bytes, ReportError]:
+        """The output shares that may be committed no more, with what each report is told. A job has one batch."""
+        buckets = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
+        batches = {batch for batch in {out.batch for out in outs} if batch and _is_closed(tx, task_id, batch)}
+        past = {out.report_id: buckets[out.bucket] for out in outs if out.bucket in buckets}
+        return past | {out.report_id: ReportError.BATCH_COLLECTED for out in outs if out.batch in batches}
 
-    def _close(self, tx: Tx, task_id: bytes, interval: Interval, job_id: bytes) -> None:
-        """Nothing is committed to a closed interval."""
-        tx.execute("INSERT INTO collected VALUES (?, ?, ?, ?)", (task_id, interval.start, interval.end, job_id))
+    def _refuse_overlap(self, tx: Tx, task_id: bytes, selection: Selection) -> None:
+        """Raises: DapProblem, batchOverlap, where any of the batch was collected."""
+        if isinstance(selection, BatchId):
+            taken = _is_closed(tx, task_id, selection.id)
+        else:
+            taken = _last_stop(tx, task_id, selection.end) > selection.start
+        if taken:
+            what = "batch" if isinstance(selection, BatchId) else "interval"
+            raise DapProblem(ProblemType.BATCH_OVERLAP, f"part of the {what} was collected before", task_id=task_id)
+
+    def _close(self, tx: Tx, task_id: bytes, selection: Selection, job_id: bytes) -> None:
+        """Nothing is committed to a closed batch."""
+        if isinstance(selection, BatchId):
+            tx.execute("INSERT INTO closed VALUES (?, ?, ?)", (task_id, selection.id, job_id))
+        else:
+            row = (task_id, selection.start, selection.end, job_id)
+            tx.execute("INSERT INTO collected VALUES (?, ?, ?, ?)", row)
 
     # forgetting
 
@@ -177,26 +208,26 @@ class HelperTables(AggregatorTables):
 
     def _spend(self, tx: Tx, task_id: bytes, outs: Sequence[OutShare]) -> dict[bytes, ReportError]:
         """Note the ids of what may be committed; returns why the rest may not."""
-        closed = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
-        refused = {out.report_id: closed[out.bucket] for out in outs if out.bucket in closed}
+        refused = self._refused(tx, task_id, outs)
         # In one order for all: two jobs that share reports wait for one another, and not both.
-        new = sorted((task_id, out.report_id, out.bucket) for out in outs if out.bucket not in closed)
+        new = sorted((task_id, out.report_id, out.bucket) for out in outs if out.report_id not in refused)
         sql = "INSERT INTO aggregated VALUES {} ON CONFLICT DO NOTHING RETURNING report"
         spent = {as_bytes(row[0]) for row in of_rows(tx, sql, new)}
         return refused | {row[1]: ReportError.REPORT_REPLAYED for row in new if row[1] not in spent}
 
     def collect(
-        self, task_id: bytes, share_id: bytes, interval: Interval, merge: Fold, respond: Callable[[Batch], bytes]
+        self, task_id: bytes, share_id: bytes, selection: Selection, merge: Fold, respond: Callable[[Batch], bytes]
     ) -> bytes:
+        last = selection.end - 1 if isinstance(selection, Interval) else 0
         with self._write() as tx:
             self._alone(tx, task_id)
-            stored = _claim(tx, task_id, "aggregate-share", share_id, interval.end - 1)
+            stored = _claim(tx, task_id, "aggregate-share", share_id, last)
             if stored is not None:
                 return stored
-            self._refuse_overlap(tx, task_id, interval)
-            answer = respond(self._merged(selecting(tx), task_id, interval, merge))
-            self._close(tx, task_id, interval, share_id)
-            self._release(tx, task_id, interval)
+            self._refuse_overlap(tx, task_id, selection)
+            answer = respond(self._merged(selecting(tx), task_id, selection, merge))
+            self._close(tx, task_id, selection, share_id)
+            self._release(tx, task_id, selection)
             return _answered(tx, task_id, "aggregate-share", share_id, answer)
 
     def newest(self, task_id: bytes) -> int | None:
@@ -249,6 +280,17 @@ def _answered(tx: Tx, task_id: bytes, kind: str, resource_id: bytes, body: bytes
 def selecting(tx: Tx) -> _Select:
     """How a transaction reads."""
     return lambda sql, values: tx.execute(sql, values).fetchall()
+
+
+def _of(selection: Selection) -> tuple[str, tuple[object, ...]]:
+    """Which accumulators are a batch's."""
+    if isinstance(selection, BatchId):
+        return _BY_BATCH, (selection.id,)
+    return "bucket >= ? AND bucket < ?", (selection.start, selection.end)
+
+
+def _is_closed(tx: Tx, task_id: bytes, batch: bytes) -> bool:
+    return tx.execute("SELECT 1 FROM closed WHERE task = ? AND batch = ?", (task_id, batch)).fetchone() is not None
 
 
 def _last_stop(tx: Tx, task_id: bytes, end: int) -> int:

@@ -15,9 +15,9 @@ from typing import ClassVar, Final
 
 from interlock.base.codec import Reader, Writer
 from interlock.base.database import as_bytes, as_int
-from interlock.dap.batches import Batch, OutShare
+from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError
-from interlock.dap.messages import REPORT_ID_SIZE, Interval
+from interlock.dap.messages import REPORT_ID_SIZE, BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
     LONGEST,
@@ -31,7 +31,8 @@ from interlock.dap.storage import (
     NewReport,
     ReportStates,
 )
-from interlock.node.storage.dap import SHARED_TABLES, AggregatorTables, selecting
+from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, AggregatorTables, selecting
+from interlock.node.storage.dap_selected import LEADER_BATCHES, claimable, enter, lacking, leave, reopen
 from interlock.node.storage.sql import SqliteStore, Tx, hit, of_rows, of_values
 
 __all__ = ["LEADER_KIND", "LEADER_MIGRATIONS", "LeaderTables", "SqliteLeaderStorage"]
@@ -58,10 +59,16 @@ CREATE TABLE collections (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT N
     share_request BLOB NOT NULL, answer BLOB NOT NULL, problem TEXT NOT NULL, detail TEXT NOT NULL, UNIQUE (task, id));
 CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pending', 'frozen')
 """,
+    SHARED_BATCHES + ";" + LEADER_BATCHES,
 )
-_JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept"
+_JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 _OPEN: Final = "state IN ('gathered', 'begun')"
-_COLLECTION: Final = "SELECT id, request, start, stop, state, share_request, answer, problem, detail FROM collections"
+_COLLECTION: Final = (
+    "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch FROM collections"
+)
+_NEW_COLLECTION: Final = (
+    "INSERT INTO collections (task, id, request, start, stop, state, share_request, answer, problem, detail) VALUES {}"
+)
 
 
 class LeaderTables(AggregatorTables):
@@ -106,13 +113,19 @@ class LeaderTables(AggregatorTables):
             f" ORDER BY bucket, seq LIMIT ?{self.SKIP_LOCKED}"
         )
         with self._write() as tx:
-            rows = tx.execute(sql, (task_id, order.not_after, order.size)).fetchall()
+            batch, size = b"", order.size
+            if order.new_batch:
+                self._alone(tx, task_id)  # no two batches are begun where one was lacking
+                batch, size = lacking(tx, task_id, order)
+            rows = tx.execute(sql, (task_id, order.not_after, size)).fetchall()
             seqs, buckets, times = ([as_int(row[i]) for row in rows] for i in range(3))
-            if not rows or not (len(rows) == order.size or _due(tx, task_id, order, buckets, times)):
+            if not rows or not (len(rows) == size or _due(tx, task_id, order, buckets, times)):
                 return False
             of_values(tx, "UPDATE reports SET state = 'taken' WHERE seq IN ({})", seqs)
-            row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, _packed(seqs), b"", b"")
+            row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, _packed(seqs), b"", b"", batch)
             of_rows(tx, f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES {{}}", [row])
+            if batch:
+                enter(tx, task_id, batch, order.batch_size, len(rows))
             return True
 
     def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
@@ -127,11 +140,12 @@ class LeaderTables(AggregatorTables):
                 return None
             seq, before = as_int(row[0]), as_int(row[1])
             tx.execute(take, (lease.token, lease.owner, lease.until(now_us, before), seq))
-            job = tx.execute("SELECT state, id, members, request, kept FROM jobs WHERE seq = ?", (seq,))
-            state, job_id, members, request, kept = job.fetchone() or ()
+            job = tx.execute("SELECT state, id, members, request, kept, batch FROM jobs WHERE seq = ?", (seq,))
+            state, job_id, members, request, kept, batch = job.fetchone() or ()
             if state == "gathered":
-                return LeasedJob(_bodies(tx, _unpacked(as_bytes(members))))
-            return LeasedJob((), as_bytes(job_id), as_bytes(request), _unpacked_states(as_bytes(kept)))
+                return LeasedJob(_bodies(tx, _unpacked(as_bytes(members))), batch=as_bytes(batch))
+            states = _unpacked_states(as_bytes(kept))
+            return LeasedJob((), as_bytes(job_id), as_bytes(request), states, as_bytes(batch))
 
     def free_jobs(self, owner: str) -> None:
         with self._write() as tx:
@@ -153,7 +167,7 @@ class LeaderTables(AggregatorTables):
         now_us: int,
     ) -> bool:
         find = (
-            "SELECT seq, attempts, members FROM jobs"
+            "SELECT seq, attempts, members, batch FROM jobs"
             f" WHERE task = ? AND token = ? AND {_OPEN} AND state = 'gathered'{self.FOR_UPDATE}"
         )
         begin = "UPDATE jobs SET state = ?, id = ?, request = ?, kept = ?, until = ? WHERE seq = ?"
@@ -164,8 +178,9 @@ class LeaderTables(AggregatorTables):
             until = lease.until(now_us, as_int(row[1]) - 1)
             state = "begun" if states else "abandoned"
             tx.execute(begin, (state, job_id, request, _packed_states(states), until, row[0]))
-            _reject(tx, task_id, rejected)
+            turned_down = _reject(tx, task_id, rejected)
             of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", _unpacked(as_bytes(row[2])))
+            leave(tx, task_id, as_bytes(row[3]), turned_down)
             return True
 
     def finish_job(
@@ -176,12 +191,13 @@ class LeaderTables(AggregatorTables):
             job = _end_job(tx, task_id, token, "done", "AND state = 'begun'")
             if job is None:
                 return False
-            # A batch is closed only once no report of it is under way; a bucket that is closed all the same gets none.
-            closed = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
-            late = {o.report_id: e for o in outs if (e := closed.get(o.bucket)) is ReportError.BATCH_COLLECTED}
-            _reject(tx, task_id, {**rejected, **late})
+            # A batch is closed only once no report of it is under way; one that is closed all the same gets none.
+            refused = self._refused(tx, task_id, outs)
+            late = {key: error for key, error in refused.items() if error is ReportError.BATCH_COLLECTED}
+            turned_down = _reject(tx, task_id, {**rejected, **late})
             self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
             of_values(tx, "UPDATE reports SET state = 'aggregated' WHERE state = 'taken' AND seq IN ({})", job[1])
+            leave(tx, task_id, job[2], turned_down)
             return True
 
     def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool:
@@ -189,9 +205,11 @@ class LeaderTables(AggregatorTables):
             job = _end_job(tx, task_id, token, "abandoned")
             if job is None:
                 return False
+            left = of_values(tx, "SELECT seq FROM reports WHERE state = 'taken' AND seq IN ({})", job[1])
             sql = "UPDATE reports SET state = 'rejected', error = ? WHERE state = 'taken' AND seq IN ({})"
             of_values(tx, sql, job[1], [error.value])
             of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", job[1])
+            leave(tx, task_id, job[2], len(left))
             return True
 
     # collections
@@ -206,10 +224,28 @@ class LeaderTables(AggregatorTables):
             self._refuse_overlap(tx, task_id, interval)
             _refuse_rivals(tx, task_id, interval)
             tx.execute("DELETE FROM collections WHERE task = ? AND id = ?", (task_id, job_id))
-            columns = "task, id, request, start, stop, state, share_request, answer, problem, detail"
             row = (task_id, job_id, request, interval.start, interval.end, "pending", b"", b"", "", "")
-            of_rows(tx, f"INSERT INTO collections ({columns}) VALUES {{}}", [row])
+            of_rows(tx, _NEW_COLLECTION, [row])
         return CollectionJob(job_id, request, interval, CollectionState.PENDING)
+
+    def open_next(self, task_id: bytes, request: bytes, name: Callable[[int], bytes]) -> CollectionJob:
+        live = f"{_COLLECTION} WHERE task = ? AND request = ? AND state != 'failed'"
+        failed = "DELETE FROM collections WHERE task = ? AND request = ? AND state = 'failed'"
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            row = tx.execute(live, (task_id, request)).fetchone()
+            if row is not None:
+                return _collection(row)
+            tx.execute(failed, (task_id, request))
+            new = (task_id, b"", request, 0, 0, "pending", b"", b"", "", "")
+            ((seq,),) = of_rows(tx, _NEW_COLLECTION + " RETURNING seq", [new])
+            job_id = name(as_int(seq))
+            tx.execute("UPDATE collections SET id = ? WHERE seq = ?", (job_id, seq))
+        return CollectionJob(job_id, request, None, CollectionState.PENDING)
+
+    def forget_collection(self, task_id: bytes, job_id: bytes) -> bool:
+        with self._write() as tx:
+            return hit(tx, "DELETE FROM collections WHERE task = ? AND id = ? AND state = 'ready'", task_id, job_id)
 
     def collection(self, task_id: bytes, job_id: bytes) -> CollectionJob | None:
         rows = self._read(f"{_COLLECTION} WHERE task = ? AND id = ?", task_id, job_id)
@@ -219,16 +255,20 @@ class LeaderTables(AggregatorTables):
         sql = f"{_COLLECTION} WHERE task = ? AND state IN ('pending', 'frozen') ORDER BY seq LIMIT ?"
         return [_collection(row) for row in self._read(sql, task_id, limit)]
 
-    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch], bytes]) -> bytes | None:
-        sql = "UPDATE collections SET state = 'frozen', share_request = ? WHERE task = ? AND id = ?"
+    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch, Selection], bytes]) -> bytes | None:
+        sql = "UPDATE collections SET state = 'frozen', share_request = ?, batch = ? WHERE task = ? AND id = ?"
         with self._write() as tx:
             self._alone(tx, task_id)
             job = _collection_of(tx, task_id, job_id)
-            if job is None or job.state is not CollectionState.PENDING or _under_way(tx, task_id, job.interval):
+            if job is None or job.state is not CollectionState.PENDING:
                 return None
-            share_request = ready(self._told(selecting(tx), task_id, job.interval))
-            self._close(tx, task_id, job.interval, job_id)
-            tx.execute(sql, (share_request, task_id, job_id))
+            selection = job.selection or claimable(tx, task_id)
+            if selection is None or (isinstance(selection, Interval) and _under_way(tx, task_id, selection)):
+                return None
+            share_request = ready(self._told(selecting(tx), task_id, selection), selection)
+            self._close(tx, task_id, selection, job_id)
+            batch = selection.id if isinstance(selection, BatchId) else b""
+            tx.execute(sql, (share_request, batch, task_id, job_id))
             return share_request
 
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
@@ -238,7 +278,10 @@ class LeaderTables(AggregatorTables):
             job = _collection_of(tx, task_id, job_id)
             if job is None or not hit(tx, done, answer, task_id, job_id):
                 return False
-            self._release(tx, task_id, job.interval)
+            assert job.selection is not None, "it was frozen"
+            self._release(tx, task_id, job.selection)
+            if isinstance(job.selection, BatchId):
+                tx.execute("DELETE FROM batches WHERE task = ? AND id = ?", (task_id, job.selection.id))
             return True
 
     def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
@@ -249,6 +292,7 @@ class LeaderTables(AggregatorTables):
             if state not in still or not hit(tx, sql, problem, detail, task_id, job_id, state.value):
                 return False
             tx.execute("DELETE FROM collected WHERE task = ? AND job = ?", (task_id, job_id))
+            reopen(tx, task_id, job_id)
             return True
 
     # forgetting
@@ -267,7 +311,7 @@ class LeaderTables(AggregatorTables):
             " AND state IN ('done', 'abandoned') AND NOT EXISTS"
             " (SELECT 1 FROM accumulators WHERE task = j.task AND job = j.id) ORDER BY last LIMIT ?)"
         )
-        failed = "DELETE FROM collections WHERE task = ? AND stop <= ? AND state = 'failed'"
+        failed = "DELETE FROM collections WHERE task = ? AND stop <= ? AND start < stop AND state = 'failed'"
         with self._write() as tx:
             horizon = self._raise_horizon(tx, task_id, horizon)
             below = (task_id, horizon, limit)
@@ -313,6 +357,9 @@ def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times:
     """Whether fewer reports than a job holds go now: by their age (a clock that was set back counts), or asked for."""
     if any(at <= order.now_us - order.patience_us or at > order.now_us for at in times):
         return True
+    if order.new_batch:
+        sql = "SELECT 1 FROM collections WHERE task = ? AND state = 'pending'"
+        return tx.execute(sql, (task_id,)).fetchone() is not None
     sql = "SELECT 1 FROM collections WHERE task = ? AND state = 'pending' AND start <= ? AND stop > ?"
     return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
 
@@ -322,20 +369,20 @@ def _bodies(tx: Tx, members: Sequence[int]) -> tuple[bytes, ...]:
     return tuple(as_bytes(row[1]) for row in sorted(rows, key=lambda row: as_int(row[0])))
 
 
-def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> tuple[bytes, list[int]] | None:
-    """End the job that is under this lease; its id, and the numbers of its reports."""
+def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> tuple[bytes, list[int], bytes] | None:
+    """End the job that is under this lease; its id, the numbers of its reports, and its batch."""
     sql = (
         "UPDATE jobs SET state = ?, token = ?, request = ?, kept = ?"
-        f" WHERE task = ? AND token = ? AND {_OPEN} {also} RETURNING id, members"
+        f" WHERE task = ? AND token = ? AND {_OPEN} {also} RETURNING id, members, batch"
     )
     row = tx.execute(sql, (state, b"", b"", b"", task_id, token)).fetchone()
-    return None if row is None else (as_bytes(row[0]), _unpacked(as_bytes(row[1])))
+    return None if row is None else (as_bytes(row[0]), _unpacked(as_bytes(row[1])), as_bytes(row[2]))
 
 
-def _reject(tx: Tx, task_id: bytes, rejected: Mapping[bytes, ReportError]) -> None:
+def _reject(tx: Tx, task_id: bytes, rejected: Mapping[bytes, ReportError]) -> int:
+    """Turn reports down; how many."""
     sql = "UPDATE reports SET state = 'rejected', error = ? WHERE task = ? AND id = ? AND state = 'taken'"
-    for report_id, error in rejected.items():
-        tx.execute(sql, (error.value, task_id, report_id))
+    return sum(hit(tx, sql, error.value, task_id, report_id) for report_id, error in rejected.items())
 
 
 def _under_way(tx: Tx, task_id: bytes, interval: Interval) -> bool:
@@ -358,11 +405,12 @@ def _collection_of(tx: Tx, task_id: bytes, job_id: bytes) -> CollectionJob | Non
 
 
 def _collection(row: Sequence[object]) -> CollectionJob:
-    start, stop = as_int(row[2]), as_int(row[3])
+    start, stop, batch = as_int(row[2]), as_int(row[3]), as_bytes(row[9])
+    selected = BatchId(batch) if batch else None
     return CollectionJob(
         job_id=as_bytes(row[0]),
         request=as_bytes(row[1]),
-        interval=Interval(start, stop - start),
+        selection=Interval(start, stop - start) if start < stop else selected,
         state=CollectionState(row[4]),
         share_request=as_bytes(row[5]),
         answer=as_bytes(row[6]),

@@ -218,6 +218,7 @@ _WORDS: Final = (
     ("INTEGER", "BIGINT"),
     ("BLOB", "BYTEA"),
     (" WITHOUT ROWID", ""),
+    ("x''", "''"),
 )
 
 
