@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from interlock.base.clock import Clock
 from interlock.base.primitives import Rng
 from interlock.dap.backend import VdafBackend
-from interlock.dap.noise import noise_share, sample, shape_of
+from interlock.dap.noise import noise_share, sample
 from interlock.dap.problems import BudgetSpent
 from interlock.dap.task import Task, TaskRefused
 
@@ -87,8 +87,7 @@ class NoisyRelease:
         noise = task.noise
         if noise is None:
             return share
-        shape = shape_of(task.config.vdaf_type, task.config.vdaf_configuration)
-        made = noise_share(shape, sample(noise, shape, self._rng))
+        made = noise_share(task.shape, sample(noise, task.shape, self._rng))
         self._budget.charge(Charge(task.task_id, batch, noise.cost_of(buckets), noise.budget), self._clock.now_us())
         return self._vdaf(task).merge([share, made])
 

@@ -25,7 +25,7 @@ from interlock.dap.batches import query_for
 from interlock.dap.drafts import Role
 from interlock.dap.jobs import CollectionJobReq, CollectionJobResp
 from interlock.dap.messages import Interval, media_type
-from interlock.dap.noise import Noise, centred, reach, shape_of
+from interlock.dap.noise import Noise, centred, reach
 from interlock.dap.shares import HpkeKey, open_aggregate_share
 from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, Reply, checked, place_of
@@ -140,13 +140,12 @@ class Collector:
 
     def _sums(self, sums: Sequence[int], count: int) -> tuple[int, ...]:
         """The sums as integers. Raises: BadCollection, for one that no batch of this size has."""
-        noise, slack = self._task.noise, 0
+        noise, shape, slack = self._task.noise, self._task.shape, 0
         if noise is not None:
-            shape = shape_of(self._task.config.vdaf_type, self._task.config.vdaf_configuration)
             sums, slack = [centred(shape, total) for total in sums], reach(noise, shape)
-        if not all(-slack <= total <= count + slack for total in sums):
+        if not all(-slack <= total <= count * shape.most + slack for total in sums):
             raise BadCollection(
-                "a sum is larger than the number of reports: the aggregators do not hold the same batch"
+                "a sum is larger than so many reports allow: the aggregators do not hold the same batch"
             )
         return tuple(sums)
 

@@ -111,12 +111,14 @@ class Noise:
 
 @dataclass(frozen=True)
 class Shape:
-    """Where noise goes: field and number of the sums, and how far replacing one report moves them (L1, squared L2)."""
+    """What a VDAF sums: the field, how many sums, how far replacing one report moves them (L1, squared L2), and what
+    one report adds to a sum at most."""
 
     field: Field
     length: int
     l1: int
     l2_squared: int
+    most: int = 1
 
 
 def shape_of(algorithm_id: int, vdaf_config: bytes) -> Shape:
@@ -240,19 +242,20 @@ def _variance(noise: Noise, shape: Shape) -> Fraction:
     return shape.l2_squared / (2 * noise.cost)
 
 
-def _moves(circuit: Circuit) -> tuple[int, int]:
-    """The L1 and the squared L2 distance between the outputs of two valid reports, at most."""
+def _moves(circuit: Circuit) -> tuple[int, int, int]:
+    """The L1 and the squared L2 distance between the outputs of two valid reports, and one output, at most."""
     if isinstance(circuit, SumVec):
         most = sum(circuit.weights)
-        return circuit.length * most, circuit.length * most * most
+        return circuit.length * most, circuit.length * most * most, most
     if isinstance(circuit, Sum):
-        return sum(circuit.weights), sum(circuit.weights) ** 2
+        most = sum(circuit.weights)
+        return most, most**2, most
     if isinstance(circuit, Histogram):
-        return min(2, circuit.length), min(2, circuit.length)
+        return min(2, circuit.length), min(2, circuit.length), 1
     if isinstance(circuit, MultihotCountVec):
         differ = min(2 * circuit.max_weight, circuit.length)
-        return differ, differ
-    return 1, 1  # Count
+        return differ, differ, 1
+    return 1, 1, 1  # Count
 
 
 def _fraction(r: Reader) -> Fraction:

@@ -36,7 +36,7 @@ from interlock.dap.messages import (
     TaskConfiguration,
     spoken,
 )
-from interlock.dap.noise import NOISE, Noise, demand_room
+from interlock.dap.noise import NOISE, Noise, Shape, demand_room, shape_of
 from interlock.dap.problems import to_b64url
 
 __all__ = [
@@ -55,6 +55,7 @@ LENGTH_MOST: Final = 1 << 17  # places of a catalog
 TIME_MOST: Final = (1 << 63) - 1  # what every store can hold
 PRIO3_SUM_VEC: Final = 3
 TASK_INTERVAL: Final = 1  # TaskExtensionType
+_NO_JOINT_RANDOMNESS: Final = (1, 2)  # Count and Sum: nothing public of their reports binds the shares
 _INFO: Final = b"interlock/catalog/v1:"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -72,7 +73,7 @@ class Task:
     configuration: bytes = field(repr=False)
     config: TaskConfiguration = field(repr=False)
     task_id: bytes
-    sum_vec: SumVecConfig
+    shape: Shape  # of the sums: how many, and what one report adds to each at most
     interval: Interval | None = None  # of the task_interval extension
     membership: bytes | None = field(default=None, repr=False)  # of the membership extension: what proofs it asks for
     demo: bool = False
@@ -206,7 +207,7 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     """
     try:
         config = TaskConfiguration.decode(configuration)
-        sum_vec = _sum_vec(config)
+        shape = _shape(config)
         extensions = _extensions(config.extensions)
         interval = Interval.decode(extensions[TASK_INTERVAL]) if TASK_INTERVAL in extensions else None
         noise = Noise.decode(extensions[NOISE]) if NOISE in extensions else None
@@ -214,6 +215,10 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
         raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
     if len(config.task_info) < draft.task_info_least:
         raise TaskRefused(f"its task_info is empty, which {draft.tag} forbids")
+    if MEMBERSHIP in extensions and config.vdaf_type in _NO_JOINT_RANDOMNESS:
+        raise TaskRefused(
+            f"a proof of membership binds no report of VDAF {config.vdaf_type}", fix="use Prio3SumVec (3)"
+        )
     _check_batches(config, demo)
     if config.batch_mode == LEADER_SELECTED and MEMBERSHIP in extensions:
         raise TaskRefused(
@@ -226,18 +231,32 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     _check_url("helper", config.helper_url)
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
-    return Task(configuration, config, task_id, sum_vec, interval, extensions.get(MEMBERSHIP), demo, draft, noise)
+    return Task(configuration, config, task_id, shape, interval, extensions.get(MEMBERSHIP), demo, draft, noise)
 
 
-def _sum_vec(config: TaskConfiguration) -> SumVecConfig:
-    if config.vdaf_type != PRIO3_SUM_VEC:
-        raise TaskRefused(f"VDAF {config.vdaf_type} is not spoken here", fix="use Prio3SumVec (3)")
+def _shape(config: TaskConfiguration) -> Shape:
+    """What is summed: any of Prio3's five types; where a catalog gives the places their meaning, one bit a place."""
+    catalog = config.task_info.startswith(_INFO)
+    if config.vdaf_type == PRIO3_SUM_VEC:
+        _check_sum_vec(config, bits=catalog)
+    elif catalog:
+        raise TaskRefused(f"VDAF {config.vdaf_type} cannot count a catalog", fix="use Prio3SumVec (3)")
+    try:
+        shape = shape_of(config.vdaf_type, config.vdaf_configuration)
+    except VdafError as e:
+        raise TaskRefused(e.what, fix="use a type of Prio3 from 1 to 5, with its parameters") from None
+    if shape.length > LENGTH_MOST:
+        raise TaskRefused(f"{shape.length} places cannot be counted")
+    return shape
+
+
+def _check_sum_vec(config: TaskConfiguration, *, bits: bool) -> None:
     sum_vec = SumVecConfig.decode(config.vdaf_configuration)
-    if not 1 <= sum_vec.length <= LENGTH_MOST or not 1 <= sum_vec.chunk_length <= sum_vec.length:
+    elements = sum_vec.length * max(1, sum_vec.max_measurement.bit_length())
+    if not 1 <= sum_vec.length <= LENGTH_MOST or not 1 <= sum_vec.chunk_length <= elements:
         raise TaskRefused(f"{sum_vec.length} places in chunks of {sum_vec.chunk_length} cannot be counted")
-    if sum_vec.max_measurement != 1:
+    if bits and sum_vec.max_measurement != 1:
         raise TaskRefused("a place may hold more than 0 or 1", fix="use max_measurement 1")
-    return sum_vec
 
 
 def _extensions(extensions: tuple[Extension, ...]) -> dict[int, bytes]:

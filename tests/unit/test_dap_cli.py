@@ -60,7 +60,7 @@ def error(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_task_is_made_with_proofs_a_floor_and_an_end_unless_told_otherwise(tmp_path: Path) -> None:
     task = created(tmp_path, "--length", 4)
-    assert (task.sum_vec.length, task.config.min_batch_size, task.config.time_precision) == (4, 10, 86_400)
+    assert (task.shape.length, task.config.min_batch_size, task.config.time_precision) == (4, 10, 86_400)
     assert task.membership == b"\x01\x06task-1"
     assert (task.demo, task.noise, task.catalog_digest, task.draft.tag) == (False, None, None, "dap-18")
     assert task.interval is not None
@@ -72,7 +72,7 @@ def test_a_task_over_a_catalog_has_its_name_its_places_and_its_digest(tmp_path: 
     (tmp_path / "c.json").write_bytes(catalog.data)
     task = created(tmp_path, "--catalog", tmp_path / "c.json", "--members", "certificate")
     assert task.catalog_digest == bytes.fromhex(catalog.digest)
-    assert (task.sum_vec.length, task.membership) == (3, b"\x02\x06task-1")
+    assert (task.shape.length, task.membership) == (3, b"\x02\x06task-1")
 
 
 def test_noise_and_draft_are_the_tasks_own(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ _AT_ONCE: Final = 100  # reports a request
 _SAY_AFTER_S: Final = 2.0
 _LEAST_WAIT_S: Final = 0.2
 _EPOCHS_MOST: Final = 400
+_PLACES: Final = (3, 5)  # the types of Prio3 whose measurement has a number a place: SumVec, MultihotCountVec
+_DIGITS: Final = 20  # of a number, fewer than
 _WHY: Final = {
     ReportError.REPORT_DROPPED.value: ": this token has a report in this epoch already, or the task does not count now",
     ReportError.BATCH_COLLECTED.value: ": this epoch was collected; send it in the next one",
@@ -57,7 +59,7 @@ def submit(args: argparse.Namespace) -> int:
     if task.membership is not None:
         fix = "a member's node reports: interlock mesh report submit"
         raise TaskRefused("asks for proofs of membership, which no report by hand has", where=args.task, fix=fix)
-    measurements = [*_measurements(args, task.sum_vec.length)]
+    measurements = [*_measurements(args, task)]
     tokens = _tokens(args.token, len(measurements))
     errors, begun = Counter[str](), time.monotonic()
     for done, part in _sent(task, measurements, tokens):
@@ -122,29 +124,48 @@ def _sent(task: Task, measurements: list[list[int]], tokens: list[str]) -> Itera
     vdaf, size = vdaf_of(task), _AT_ONCE if len(tokens) == 1 else 1
     for at in range(0, len(measurements), size):
         part, now_us = measurements[at : at + size], SystemClock().now_us()
-        reports = [build_report(task, vdaf, m, *configs, now_us=now_us, rng=os.urandom) for m in part]
+        try:
+            reports = [build_report(task, vdaf, m, *configs, now_us=now_us, rng=os.urandom) for m in part]
+        except ValueError as e:  # it says what a measurement is, and not which it was
+            raise BadInput(str(e), where=f"one of the reports {at + 1} to {at + len(part)}") from None
         with contextlib.closing(HttpExchange(tokens[at % len(tokens)])) as leader:
             errors = upload(leader, task, reports)
         yield at + len(part), Counter(error.value for error in errors.values())
 
 
-def _measurements(args: argparse.Namespace, length: int) -> Iterator[list[int]]:
+def _measurements(args: argparse.Namespace, task: Task) -> Iterator[list[int]]:
     """Raises: BadInput, which names the line and no value."""
+    length = task.shape.length
     if args.ones is not None:
         places = [p.strip() for p in args.ones.split(",") if p.strip()]
-        if not all(p.isdecimal() and len(p) < 8 and int(p) < length for p in places):
+        if task.config.vdaf_type not in _PLACES or not all(
+            p.isdecimal() and len(p) < _DIGITS and int(p) < length for p in places
+        ):
             raise BadInput(f"is a list of places from 0 to {length - 1}, such as 0,3", where="--ones")
         ones = {int(p) for p in places}
         yield [int(place in ones) for place in range(length)]
         return
+    if args.measurement is not None:
+        yield _numbers(task, args.measurement, "--measurement")
+        return
     data = sys.stdin.buffer.read(_LIMIT + 1) if args.file == "-" else read_bounded(Path(args.file), _LIMIT)
     rows = data.decode("ascii", "replace").split()
     if not rows:
-        raise BadInput("holds no report", where=args.file, fix=f"write {length} digits of 0 or 1 a line")
+        raise BadInput("holds no report", where=args.file, fix="write a report a line")
     for number, row in enumerate(rows, start=1):
-        if len(row) != length or not set(row) <= {"0", "1"}:
-            raise BadInput(f"is not {length} digits of 0 or 1", where=f"{args.file}: report {number}")
-        yield [int(digit) for digit in row]
+        yield _numbers(task, row, f"{args.file}: report {number}")
+
+
+def _numbers(task: Task, text: str, where: str) -> list[int]:
+    """A measurement: digits of 0 and 1, one a place, or numbers with commas between. Raises: BadInput."""
+    length, many = task.shape.length, task.config.vdaf_type in _PLACES
+    if many and length > 1 and len(text) == length and set(text) <= {"0", "1"}:
+        return [int(digit) for digit in text]
+    parts, count = text.split(","), length if many else 1
+    if len(parts) != count or not all(part.isdecimal() and len(part) < _DIGITS for part in parts):
+        form = f"{count} digits of 0 or 1, or {count} numbers with commas between" if many else "one number"
+        raise BadInput(f"is not {form}", where=where)
+    return [int(part) for part in parts]
 
 
 def _key(path: Path) -> HpkeKey:
@@ -239,7 +260,7 @@ def _lines(task: Task, found: Collected, names: list[str]) -> Iterator[str]:
 def _names(args: argparse.Namespace, task: Task) -> list[str]:
     """What each place is called. Raises: BadInput, BadCatalog."""
     if args.catalog is None:
-        return [f"place {place}" for place in range(task.sum_vec.length)]
+        return [f"place {place}" for place in range(task.shape.length)]
     catalog = parse_catalog(read_bounded(Path(args.catalog), MAX_CATALOG), where=args.catalog)
     if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
         raise BadInput("is not the catalog that the task counts by", where=args.catalog)

@@ -10,6 +10,7 @@ from interlock.node.cli.mesh_args import Commands, add, add_service
 __all__ = ["DRAFTS", "register"]
 
 DRAFTS: Final = ("dap-18", "dap-19", "dap-20")
+_VDAFS: Final = ("sumvec", "count", "sum", "histogram", "multihot")
 _TASK: Final = "interlock.node.cli.mesh_dap_task"
 _DAP: Final = "interlock.node.cli.mesh_dap"
 _PAIR: Final = "interlock.node.cli.mesh_dap_pair"
@@ -89,9 +90,10 @@ def _create(commands: Commands) -> None:
     create.add_argument("name", metavar="NAME", help="its name in the commons: that of its catalog")
     create.add_argument("--leader", metavar="URL", required=True)
     create.add_argument("--helper", metavar="URL", required=True, help="another operator's")
-    what = create.add_mutually_exclusive_group(required=True)
+    what = create.add_mutually_exclusive_group()
     what.add_argument("--catalog", metavar="FILE", help="what its places mean")
     what.add_argument("--length", type=int, metavar="N", help="so many places without a meaning, for a trial")
+    _vdaf(create)
     told = "least number of reports in a batch (default: %(default)s, the floor of a real task)"
     create.add_argument("--min-batch", type=int, metavar="N", default=10, help=told)
     told = "seconds; one report of each organisation in each (default: a day)"
@@ -110,6 +112,13 @@ def _create(commands: Commands) -> None:
     create.add_argument("--dir", metavar="DIR", help="the commons' folder")
 
 
+def _vdaf(parser: argparse.ArgumentParser) -> None:
+    told = "what is counted (default: %(default)s, the one of a catalog): Prio3 of this type"
+    parser.add_argument("--vdaf", choices=_VDAFS, default=_VDAFS[0], help=told)
+    told = "sum, sumvec: the largest number; multihot: how many ones a report has at most (default: %(default)s)"
+    parser.add_argument("--most", type=int, metavar="N", default=1, help=told)
+
+
 def _key(commands: Commands) -> None:
     key = add(commands, "key", _TASK, "key", "make a collector's key", home=False, config=False)
     key.epilog = "example: interlock mesh dap key --out collector.json --public collector.pub"
@@ -126,7 +135,10 @@ def _submit(commands: Commands) -> None:
     submit.add_argument("--token", metavar="FILE|DIR", help=told)
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--ones", metavar="PLACES", help="one report: 1 at these places, such as 0,3; 0 elsewhere")
-    what.add_argument("--file", metavar="FILE", help="one report a line, a 0 or 1 a place, such as 1001; - is stdin")
+    told = "one report: its number (count, sum), its bucket (histogram), or a number a place, such as 3,0,1"
+    what.add_argument("--measurement", metavar="NUMBERS", help=told)
+    told = "one report a line: a 0 or 1 a place, such as 1001, or numbers as --measurement has them; - is stdin"
+    what.add_argument("--file", metavar="FILE", help=told)
     submit.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -151,6 +163,7 @@ def _pair(commands: Commands) -> None:
     pair.epilog = "example: interlock mesh dap pair --dir trial"
     pair.add_argument("--dir", metavar="DIR", required=True, help="a folder for all of it; made at the first start")
     pair.add_argument("--length", type=int, metavar="N", default=8, help="places (default: %(default)s)")
+    _vdaf(pair)
     pair.add_argument("--min-batch", type=int, metavar="N", default=3, help="reports a batch (default: %(default)s)")
     pair.add_argument("--epoch", type=int, metavar="S", default=300, help="seconds (default: %(default)s)")
     pair.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")

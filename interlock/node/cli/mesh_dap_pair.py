@@ -114,6 +114,8 @@ def _task(args: argparse.Namespace, addresses: dict[str, Address]) -> Task:
         min_batch=args.min_batch,
         epoch_s=args.epoch,
         days=_DAYS,
+        vdaf=args.vdaf,
+        most=args.most,
         draft=args.draft,
         noise=noise_of(args.noise, args.cost, args.budget),
         demo=args.min_batch < LEAST,
@@ -125,7 +127,7 @@ def _fill(root: Path, task: Task) -> None:
     """Everybody's folder; each has what they would have, and no more. Raises: NotWritable, BadState."""
     leader, helper = (private_dir(root) / name for name in _ROLES.values())
     collector, members = private_dir(root / "collector"), private_dir(root / "members")
-    count, length = max(_MEMBERS, task.config.min_batch_size), task.sum_vec.length
+    count = max(_MEMBERS, task.config.min_batch_size)
     for directory in (leader, helper):
         make_aggregator(directory, os.urandom)
         write_settings(directory / "interlock.toml", "serve", {"dir": str(directory.absolute())})
@@ -137,8 +139,22 @@ def _fill(root: Path, task: Task) -> None:
     for directory in (leader, helper):
         take_on(directory, task, key.config, secret)
     replace(root / "task.json", dump_client_task(task))
-    rows = ("".join(str(int(place <= number % length)) for place in range(length)) for number in range(count))
+    rows = (_report(task, number) for number in range(count))
     replace(root / "reports.txt", ("\n".join(rows) + "\n").encode("ascii"))
+
+
+def _report(task: Task, number: int) -> str:
+    """A report to begin with, as `dap submit --file` reads it."""
+    length, most = task.shape.length, task.shape.most
+    match task.config.vdaf_type:
+        case 3:
+            return ",".join(str(most * int(place <= number % length)) for place in range(length))
+        case 4:
+            return str(number % length)
+        case 5:
+            return ",".join(str(int(place == number % length)) for place in range(length))
+        case _:
+            return str(number % (most + 1))
 
 
 @contextlib.contextmanager
@@ -160,7 +176,8 @@ def _told(root: Path, task: Task, addresses: dict[str, Address]) -> Iterator[str
     yield ""
     yield "in another terminal, send some reports (a line each in reports.txt), or one of your own:"
     yield f"  interlock mesh dap submit {files} --token {root / 'members'} --file {root / 'reports.txt'}"
-    yield f"  interlock mesh dap submit {files} --token {root / 'members' / '0001.token'} --ones 0,1"
+    one = f"--token {root / 'members' / '0001.token'} --measurement {_report(task, 1)}"
+    yield f"  interlock mesh dap submit {files} {one}"
     yield "then close the epoch that is under way, and see what it comes to:"
     collector = root / "collector"
     keys = f"--key {collector / 'collector.json'} --token {collector / 'leader-token'}"

@@ -150,7 +150,8 @@ def task_lines(task: Task) -> Iterator[str]:
     said = described(task)
     yield f"task        {said['id']}" + (f" ({said['name']})" if said["name"] else "")
     yield f"draft       {task.draft.label}"
-    yield f"counts      {said['length']} places, a 0 or 1 each, by Prio3SumVec" + _catalog_text(task)
+    each = "a 0 or 1 each" if task.shape.most == 1 else f"from 0 to {task.shape.most} each"
+    yield f"counts      {said['length']} places, {each}, by {said['vdaf']}" + _catalog_text(task)
     yield f"floor       {said['min_batch_size']} reports a batch" + (" (a demo's: any real task has more)" * task.demo)
     yield f"epoch       {said['epoch_s']} s, one report of each member in each; until {said['until'] or 'for ever'}"
     yield f"members     {said['members'] or 'prove nothing: a bearer token says who reports'}"
@@ -161,19 +162,24 @@ def task_lines(task: Task) -> Iterator[str]:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     catalog = None if args.catalog is None else _catalog(Path(args.catalog), args.name)
+    if catalog is None and args.length is None and args.vdaf not in ("count", "sum"):
+        raise BadInput("are both missing", where="--catalog, --length", fix="say what the places mean, or how many")
+    length = len(catalog.places) if catalog is not None else 1 if args.length is None else args.length
     return Wanted(
         args.name,
-        args.length if catalog is None else len(catalog.places),
+        length,
         args.leader,
         args.helper,
         None if catalog is None else bytes.fromhex(catalog.digest),
-        args.min_batch,
-        args.epoch,
-        args.days,
-        args.draft,
-        "" if args.members == "none" else args.members,
-        noise_of(args.noise, args.cost, args.budget),
-        args.demo,
+        min_batch=args.min_batch,
+        epoch_s=args.epoch,
+        days=args.days,
+        vdaf=args.vdaf,
+        most=args.most,
+        draft=args.draft,
+        members="" if args.members == "none" else args.members,
+        noise=noise_of(args.noise, args.cost, args.budget),
+        demo=args.demo,
     )
 
 

@@ -38,7 +38,7 @@ def init(args: argparse.Namespace) -> int:
     task = _task(args.file, config)
     keep_task(config.home, task)
     length, how = task.config.time_precision, report.mechanism_of(task)
-    print(f"task {task.task_id.hex()[:16]}: {task.sum_vec.length} places, an epoch of {length} s, {how}")
+    print(f"task {task.task_id.hex()[:16]}: {task.shape.length} places, an epoch of {length} s, {how}")
     print(f"told: {task.config.leader_url.decode()} and {task.config.helper_url.decode()}, who see no report alone")
     demo = " (a demo's: any real task has more)" if task.demo else ""
     print(f"floor: {task.config.min_batch_size} organisations{demo}")

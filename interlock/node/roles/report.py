@@ -360,8 +360,8 @@ def _demand_catalog(task: Task, catalog: Catalog) -> None:
     where = f"task {catalog.task}"
     if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
         raise TaskRefused("counts by another catalog", where=where, fix="fetch the catalog and the task's file again")
-    if task.sum_vec.length != len(catalog.places):
-        raise TaskRefused(f"counts {task.sum_vec.length} places of a catalog of {len(catalog.places)}", where=where)
+    if task.shape.length != len(catalog.places):
+        raise TaskRefused(f"counts {task.shape.length} places of a catalog of {len(catalog.places)}", where=where)
 
 
 def _epochs(task: Task, kept: KeptCatalog, consent: Consent, now: int, early: bool) -> range:

@@ -26,11 +26,20 @@ from interlock.dap.drafts import Draft, draft_of
 from interlock.dap.messages import HpkeConfig, Interval, TaskConfiguration
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import LENGTH_MOST, AggregatorTask, Task, new_configuration, task_of, verify_key_of
-from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
+from interlock.dap.vdaf.circuits import (
+    Circuit,
+    Count,
+    Histogram,
+    MultihotCountVec,
+    Sum,
+    SumVec,
+    best_chunk_length,
+)
 from interlock.node.storage.dap_tasks import TaskDirectory
 
-__all__ = ["Wanted", "described", "made_task", "noise_of", "shared_secret", "take_on", "task_from"]
+__all__ = ["VDAFS", "Wanted", "described", "made_task", "noise_of", "shared_secret", "take_on", "task_from"]
 
+VDAFS: Final = {1: "Prio3Count", 2: "Prio3Sum", 3: "Prio3SumVec", 4: "Prio3Histogram", 5: "Prio3MultihotCountVec"}
 _SECRET_SIZE: Final = 32
 _DAY_S: Final = 86_400
 _DAYS_MOST: Final = 3650
@@ -42,7 +51,9 @@ _NO_CATALOG: Final = b"interlock/trial:"  # before the name, where a task counts
 class Wanted:
     """What a task is to be. `catalog` is the SHA-256 of its catalog, None for places without a meaning.
 
-    `epoch_s` is in seconds, `days` from now; `members` is the kind of proof that reports carry, empty for none.
+    `vdaf` is count, sum, sumvec, histogram or multihot, and `most` the largest number of sum and sumvec, or how many
+    ones a report of multihot has at most. `epoch_s` is in seconds, `days` from now; `members` is the kind of proof that
+    reports carry, empty for none.
     """
 
     name: str
@@ -53,6 +64,8 @@ class Wanted:
     min_batch: int = 10
     epoch_s: int = _DAY_S
     days: int = 180
+    vdaf: str = "sumvec"
+    most: int = 1
     draft: str = "dap-18"
     members: str = ""
     noise: Noise | None = None
@@ -65,6 +78,7 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
     interval = _interval(wanted, now_us)
     if not 1 <= wanted.length <= LENGTH_MOST:
         raise BadInput(f"is from 1 to {LENGTH_MOST}", where="the number of places")
+    circuit = _circuit(wanted)
     for url in (wanted.leader, wanted.helper):
         if not url.isascii() or not url:
             raise BadInput("is not a URL in ASCII", where="an aggregator's URL")
@@ -74,14 +88,14 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
         helper_url=wanted.helper,
         time_precision=wanted.epoch_s,
         min_batch_size=wanted.min_batch,
-        vdaf_config=SumVec(wanted.length, 1, best_chunk_length(wanted.length)).config,
+        vdaf_config=circuit.config,
         interval=interval,
         membership=TaskMembership(wanted.members, wanted.name).encode() if wanted.members else None,
         noise=wanted.noise,
     )
     if wanted.catalog is None:
-        config = TaskConfiguration.decode(configuration)
-        configuration = replace(config, task_info=_NO_CATALOG + wanted.name.encode("ascii")).encode()
+        config, info = TaskConfiguration.decode(configuration), _NO_CATALOG + wanted.name.encode("ascii")
+        configuration = replace(config, task_info=info, vdaf_type=circuit.algorithm_id).encode()
     return task_of(configuration, demo=wanted.demo, draft=draft)
 
 
@@ -127,8 +141,9 @@ def described(task: Task) -> dict[str, object]:
         "draft": task.draft.tag,
         "verified": task.draft.verified,
         "demo": task.demo,
-        "vdaf": "Prio3SumVec",
-        "length": task.sum_vec.length,
+        "vdaf": VDAFS[task.config.vdaf_type],
+        "length": task.shape.length,
+        "most": task.shape.most,
         "catalog": None if task.catalog_digest is None else task.catalog_digest.hex(),
         "min_batch_size": config.min_batch_size,
         "epoch_s": config.time_precision,
@@ -163,6 +178,26 @@ def take_on(directory: Path, task: Task, collector: HpkeConfig, secret: bytes) -
     """Give a task to the aggregator in a folder, which serves it at once. Raises: NotWritable, TaskRefused."""
     held = AggregatorTask(task, verify_key_of(secret, task.task_id), collector)
     TaskDirectory(directory / "tasks").add(held)
+
+
+def _circuit(wanted: Wanted) -> Circuit:
+    """What a task counts by, with the chunk length that costs least. Raises: BadInput."""
+    length, most, bits = wanted.length, wanted.most, max(1, wanted.most.bit_length())
+    if wanted.catalog is not None and (wanted.vdaf, most) != ("sumvec", 1):
+        raise BadInput("counts a catalog by one bit a place", where="the task", fix="leave the type of count as it is")
+    try:
+        match wanted.vdaf:
+            case "count":
+                return Count()
+            case "sum":
+                return Sum(most)
+            case "histogram":
+                return Histogram(length, best_chunk_length(length))
+            case "multihot":
+                return MultihotCountVec(length, most, best_chunk_length(length + bits))
+        return SumVec(length, most, best_chunk_length(length * bits))
+    except ValueError as e:
+        raise BadInput(str(e), where=f"the type of count, {wanted.vdaf}") from None
 
 
 def _interval(wanted: Wanted, now_us: int) -> Interval:
