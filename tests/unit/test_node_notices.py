@@ -18,7 +18,7 @@ from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.commons.monitor import Monitor
 from interlock.commons.notices import AGREES, DIFFERS, MAX_NOTICE, PROVEN, Notice, parse_answer, read_said
-from interlock.node.cli import mesh_monitor, mesh_node, mesh_notices, mesh_setup, mesh_status
+from interlock.node.cli import mesh_count, mesh_monitor, mesh_node, mesh_notices, mesh_setup, mesh_status
 from interlock.node.cli.main import main
 from interlock.node.roles import monitor as monitor_role
 from interlock.node.roles import tell as tell_role
@@ -155,6 +155,27 @@ def test_the_daemon_tells_what_updates_left_and_goes_on_after_whatever_it_meets(
     finally:
         stop.set()
         thread.join(10)
+    assert scene.monitor.notices.told().counts == {AGREES: 1}
+
+
+def test_mesh_run_tells_beside_its_updates(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.member("consent", "on", "--monitor")
+    scene.member.config.write_text(scene.member.config.read_text() + "poll_seconds = 0.1\n")
+    stop = threading.Event()
+    monkeypatch.setattr(mesh_count, "start_logging", lambda *_: None)
+    monkeypatch.setattr(mesh_count, "stop_event", lambda **_: stop)
+
+    def end_once_told() -> None:
+        for _ in range(400):
+            if scene.monitor.notices.told().counts:
+                break
+            time.sleep(0.02)
+        stop.set()
+
+    watching = threading.Thread(target=end_once_told)
+    watching.start()
+    assert scene.member("run") == EXIT_OK
+    watching.join(10)
     assert scene.monitor.notices.told().counts == {AGREES: 1}
 
 
