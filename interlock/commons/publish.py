@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from interlock.base.clock import Clock
 from interlock.base.errors import BadInput
 from interlock.commons.indicators import BadCatalog, Catalog
 from interlock.commons.journal import Item
@@ -18,15 +20,18 @@ from interlock.commons.operators import (
 )
 from interlock.commons.rekey import Rekeying
 from interlock.commons.release import Releases
+from interlock.commons.signers import RoleSigner
 from interlock.commons.statements import known_task
 from interlock.commons.steps import (
     Append,
     Published,
+    Steps,
     UnfinishedPublish,
     create_commons,
     is_commons,
     make_commons_keys,
 )
+from interlock.transparency.policy import TlogPolicy
 
 __all__ = [
     "Append",
@@ -40,20 +45,42 @@ __all__ = [
 
 
 class Publisher(Releases, Rekeying):
-    """Publishes in one commons."""
+    """All that is published in one commons; its `steps` do the work.
+
+    `append` brings an entry into the log; `policy` is what members pin.
+    """
+
+    def __init__(self, home: Path, append: Append, policy: TlogPolicy, clock: Clock) -> None:
+        super().__init__(Steps(home, append, policy, clock))
+
+    def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
+        """Finish what was cut short. Raises: as `Steps.resume`."""
+        return self.steps.resume(signer=signer)
+
+    def abandon(self) -> None:
+        """Give up what the log has not acknowledged. Raises: as `Steps.abandon`."""
+        self.steps.abandon()
+
+    def due(self, after_s: float) -> bool:
+        """Whether the timestamp was signed so long ago. Raises: as `Steps.due`."""
+        return self.steps.due(after_s)
+
+    def renew(self) -> None:
+        """Sign again what would otherwise end. Raises: as `Steps.renew`."""
+        self.steps.renew()
 
     def publish_catalog(self, catalog: Catalog) -> Published:
         """Publish a task's catalog, which has to be out before it opens. Raises: BadCatalog, and as `publish`."""
-        if self._clock.now_us() >= catalog.opens_at:
+        if self.steps.clock.now_us() >= catalog.opens_at:
             raise BadCatalog("opens in the past", where=f"catalog {catalog.task}", fix="give it a later opens_at")
         path, role = catalog_path(catalog.task), CATALOG_RING
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
-            if self._repository.target(role, base[role], path) is not None:
+            if self.steps.repository.target(role, base[role], path) is not None:
                 raise BadCatalog("is out, and a catalog never changes", where=path, fix="publish a new task")
-            return (self._item("task", catalog.task, 1, role, catalog.data, path, role, self._key(role)),)
+            return (self.steps.item("task", catalog.task, 1, role, catalog.data, path, role, self.steps.key(role)),)
 
-        return self._run((("task", f"{role}/{path}", catalog.data),), begin, None)
+        return self.steps.run((("task", f"{role}/{path}", catalog.data),), begin, None)
 
     def publish_dap_task(self, task: str, data: bytes) -> Published:
         """Publish the DAP task that a catalog's task is counted by; it stands there for ever.
@@ -66,11 +93,11 @@ class Publisher(Releases, Rekeying):
         path, role = dap_task_path(task), CATALOG_RING
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
-            if self._repository.target(role, base[role], path) is not None:
+            if self.steps.repository.target(role, base[role], path) is not None:
                 raise BadCatalog("is out, and a task never changes", where=path, fix="publish a new task")
-            return (self._item("task", task, 1, DAP_RING, data, path, role, self._key(role)),)
+            return (self.steps.item("task", task, 1, DAP_RING, data, path, role, self.steps.key(role)),)
 
-        return self._run((("task", f"{DAP_RING}/{path}", data),), begin, None)
+        return self.steps.run((("task", f"{DAP_RING}/{path}", data),), begin, None)
 
     def publish_members(self, files: Sequence[TaskFile]) -> Published:
         """Publish member keys and counts in one snapshot; each stands there for ever. Raises: as `publish_catalog`."""
@@ -78,24 +105,24 @@ class Publisher(Releases, Rekeying):
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
             for file in files:
-                if self._repository.target(role, base[role], file.path) is not None:
+                if self.steps.repository.target(role, base[role], file.path) is not None:
                     raise BadCatalog("is out, and an epoch's never changes", where=file.path, fix="leave it away")
-            key = self._key(role)
-            return tuple(self._item("task", f.task, f.epoch, f.ring, f.data, f.path, role, key) for f in files)
+            key = self.steps.key(role)
+            return tuple(self.steps.item("task", f.task, f.epoch, f.ring, f.data, f.path, role, key) for f in files)
 
-        return self._run((("task", f"{last.ring}/{last.path}", last.data),), begin, None)
+        return self.steps.run((("task", f"{last.ring}/{last.path}", last.data),), begin, None)
 
     def publish_operators(self, operators: Operators) -> Published:
         """Publish who runs what; the snapshot's key logs it. Raises: OneHand, BadInput, NeedsHolders; as `publish`."""
-        demand_separate_witnesses(operators, self._policy)
+        demand_separate_witnesses(operators, self.steps.policy)
         path, role = OPERATORS_PATH, "targets"
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
-            out = self._wanted(role, path, base)
+            out = self.steps.wanted(role, path, base)
             if out is not None and parse_operators(out, where=path).version >= operators.version:
                 fix = "give it a higher version"
                 raise BadInput(f"version {operators.version} is not newer than what is out", where=path, fix=fix)
-            named, key = (OPERATORS_RING, operators.version, OPERATORS_RING), self._key("snapshot")
-            return (self._item("operators", *named, operators.data, path, role, key),)
+            named, key = (OPERATORS_RING, operators.version, OPERATORS_RING), self.steps.key("snapshot")
+            return (self.steps.item("operators", *named, operators.data, path, role, key),)
 
-        return self._run((("operators", f"{OPERATORS_RING}/{path}", operators.data),), begin, None)
+        return self.steps.run((("operators", f"{OPERATORS_RING}/{path}", operators.data),), begin, None)

@@ -39,8 +39,11 @@ class Installed:
     log_index: int
 
 
-class Rekeying(Steps):
-    """Puts new roots and new keys in force."""
+class Rekeying:
+    """Puts new roots, new targets and new keys in force, by the commons' steps."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
 
     def install_root(
         self, root: bytes, transcript: bytes, *, log_policy: bytes | None = None, targets: bytes | None = None
@@ -52,11 +55,11 @@ class Rekeying(Steps):
         Raises: CeremonyRefused, BadState (no file has a key that the root names), BadInput, UnfinishedPublish; what
         `append` raises.
         """
-        version, newest = read_root(root, "root").signed.version, self._repository.root()
+        version, newest = read_root(root, "root").signed.version, self.steps.repository.root()
         held = read_root(newest, "newest root").signed.version
         if version == held and root != newest:
             raise CeremonyRefused(f"another root {version} is in force", where="root", fix="use the one that is served")
-        previous = newest if version == held + 1 else self._repository.root(version - 1) if version > 1 else None
+        previous = newest if version == held + 1 else self.steps.repository.root(version - 1) if version > 1 else None
         finish_root(root, previous=previous)
         demand_transcript(transcript, root, previous)
         self._demand_keys(root)
@@ -64,16 +67,17 @@ class Rekeying(Steps):
         policy = None if targets is not None else self._policy_of(root, log_policy)
         self._log_ceremony(version, transcript)
         if policy is not None:
-            self._run((("targets", LOG_POLICY, policy),), lambda base: Begun(loose=(_policy_target(policy),)), None)
-        with file_lock(self._home / "lock", wait=True):
+            loose = (_policy_target(policy),)
+            self.steps.run((("targets", LOG_POLICY, policy),), lambda base: Begun(loose=loose), None)
+        with file_lock(self.steps.home / "lock", wait=True):
             if version == held + 1:
-                self._repository.add_root(root)
+                self.steps.repository.add_root(root)
             for role in TOP_ROLES:
-                take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+                take_up(self.steps.home / "keys" / f"{role}.key", self.steps.repository.keyids(role))
         if targets is not None and not self._is_in_force(targets):
             self.install_targets(targets)
-        self.renew()
-        done = self._record(sha256_hex(transcript))
+        self.steps.renew()
+        done = self.steps.record(sha256_hex(transcript))
         return Installed(version, known_entry(done.entry), parse_proof(done.proof).index)
 
     def install_targets(self, targets: bytes) -> Published:
@@ -82,7 +86,7 @@ class Rekeying(Steps):
         Raises: CeremonyRefused, for too few signatures, or another version than the next; BadState; UnfinishedPublish;
         as `publish`.
         """
-        names = demand_targets(targets, self._repository.root())
+        names = demand_targets(targets, self.steps.repository.root())
         if not names:
             fix = "change what they say with the other commands"
             raise CeremonyRefused("have one key, on this machine, and no holders", where="targets", fix=fix)
@@ -93,20 +97,20 @@ class Rekeying(Steps):
             if signed.version != base["targets"] + 1:
                 told = f"have version {signed.version}, and {base['targets']} is in force"
                 raise CeremonyRefused(told, where="targets", fix="ask their holders anew")
-            before, keys = self._repository.delegated_keys(base["targets"]), delegated_keys(signed)
+            before, keys = self.steps.repository.delegated_keys(base["targets"]), delegated_keys(signed)
             rekeyed = tuple((role, key.text) for role, key in keys.items() if key != before[role])
             self._demand_files(dict(rekeyed))
             return Begun(rekeyed=rekeyed, targets=targets)
 
-        done = self._run(wanted, begin, None)
-        with file_lock(self._home / "lock", wait=True):
+        done = self.steps.run(wanted, begin, None)
+        with file_lock(self.steps.home / "lock", wait=True):
             for role in DELEGATIONS:
-                take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
-            settle_waiting(self._home, targets)
+                take_up(self.steps.home / "keys" / f"{role}.key", self.steps.repository.keyids(role))
+            settle_waiting(self.steps.home, targets)
         return done
 
     def _is_in_force(self, targets: bytes) -> bool:
-        return self._repository.metadata(f"{self._seen()['targets']}.targets") == targets
+        return self.steps.repository.metadata(f"{self.steps.seen()['targets']}.targets") == targets
 
     def _demand_targets(self, root: bytes, previous: bytes | None, targets: bytes | None) -> None:
         """Raises: CeremonyRefused, where the targets in force would not be their new holders', or these are not."""
@@ -125,9 +129,9 @@ class Rekeying(Steps):
         """
         if role not in DELEGATIONS:
             raise BadInput("is no delegated role", where=role, fix=f"one of {', '.join(DELEGATIONS)}")
-        done = self._run((("key", role, text.encode("ascii")),), lambda base: Begun(rekeyed=((role, text),)), None)
-        with file_lock(self._home / "lock", wait=True):
-            take_up(self._home / "keys" / f"{role}.key", self._repository.keyids(role))
+        done = self.steps.run((("key", role, text.encode("ascii")),), lambda base: Begun(rekeyed=((role, text),)), None)
+        with file_lock(self.steps.home / "lock", wait=True):
+            take_up(self.steps.home / "keys" / f"{role}.key", self.steps.repository.keyids(role))
         return done
 
     def _demand_keys(self, root: bytes) -> None:
@@ -137,7 +141,7 @@ class Rekeying(Steps):
     def _demand_files(self, keys: Mapping[str, str]) -> None:
         """Raises: BadState, where no file here has the key that a role is to have."""
         for role, text in keys.items():
-            path = self._home / "keys" / f"{role}.key"
+            path = self.steps.home / "keys" / f"{role}.key"
             files = [file for file in (path, path.with_name(path.name + NEXT)) if file.exists()]
             if text not in map(named_key, files):
                 fix = "use the folder that the ceremony was asked for"
@@ -147,8 +151,8 @@ class Rekeying(Steps):
         """The log policy that is to be published for this root, None for nothing. Raises: BadInput, Malformed."""
         named = plan_of(root).log_policy
         out = None
-        if self._repository.timestamp_expires_us() is not None:
-            out = self._repository.target("targets", self._repository.versions()["targets"], LOG_POLICY)
+        if self.steps.repository.timestamp_expires_us() is not None:
+            out = self.steps.repository.target("targets", self.steps.repository.versions()["targets"], LOG_POLICY)
         if not named or (out is not None and sha256_hex(out) == named):
             return None
         if given is None or sha256_hex(given) != named:
@@ -160,15 +164,15 @@ class Rekeying(Steps):
     def _log_ceremony(self, version: int, transcript: bytes) -> None:
         """Log a transcript, unless its record, entry and proof are there: a root is logged once."""
         wanted: Wanted = (("root", "root/", transcript),)
-        files = [self._repository.public / path for path in record_files(sha256_hex(transcript))]
-        if all(file.exists() for file in files) and not self._is_cut_short(wanted):
+        files = [self.steps.repository.public / path for path in record_files(sha256_hex(transcript))]
+        if all(file.exists() for file in files) and not self.steps.is_cut_short(wanted):
             return
 
         def begin(base: Mapping[str, int]) -> Begun:
-            key = self._key("snapshot").key
-            return Begun(items=(self._record_item("root", "root", version, "root", transcript, key),))
+            key = self.steps.key("snapshot").key
+            return Begun(items=(self.steps.record_item("root", "root", version, "root", transcript, key),))
 
-        self._run(wanted, begin, None)
+        self.steps.run(wanted, begin, None)
 
 
 def _policy_target(data: bytes) -> Loose:

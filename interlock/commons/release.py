@@ -50,8 +50,11 @@ _EVIDENCE_ROOM: Final = 2 * (MAX_ENTRY + MAX_PROOF_FILE)  # bytes of an entry an
 Base = Mapping[str, int]
 
 
-class Releases(Steps):
-    """Publishes packs in one commons."""
+class Releases:
+    """Publishes packs in one commons, by its steps."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
 
     def publish(
         self, pack: Pack, ring: str, *, bench: Bench = _NO_BENCH, signer: RoleSigner | None = None
@@ -71,28 +74,28 @@ class Releases(Steps):
             key = self._key_of(role, base, signer)
             self._demand_newer(pack, ring, base)
             gate = self._gate(pack, ring, base, bench, key)
-            return gate, self._item("pack", pack.name, pack.version, ring, pack.data, path, role, key)
+            return gate, self.steps.item("pack", pack.name, pack.version, ring, pack.data, path, role, key)
 
-        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+        return self.steps.run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
 
     def review(self, name: str, ring: str, verdict: str, key: Ed25519Signer, *, note: str = "") -> Published:
         """Log a reviewer's verdict, "approve" or "reject", on what is out in a ring.
 
         Raises: BadPack, BadKey (no reviewer's, or the author's), BadRecord; and as `publish`.
         """
-        base = self._seen()
+        base = self.steps.seen()
         pack = self._out(name, ring, base)
         review = Review(pack.digest, name, pack.version, ring, verdict, note)
         parse_review(review.data, "review")
         if key.verifier.text == pack.author_key:
             raise BadKey("is the pack author's own", where=key.verifier.text, fix="another reviewer has to look at it")
-        if self._reviewers(base).by_key(key.verifier.text, self._clock.now_us()) is None:
+        if self._reviewers(base).by_key(key.verifier.text, self.steps.clock.now_us()) is None:
             raise BadKey("is no reviewer's key", where=key.verifier.text, fix="list it with interlock mesh reviewers")
 
         def begin(_: Base) -> tuple[Item, ...]:
-            return (self._record_item("review", name, pack.version, ring, review.data, key),)
+            return (self.steps.record_item("review", name, pack.version, ring, review.data, key),)
 
-        return self._run((("review", f"{ring}/", review.data),), begin, None)
+        return self.steps.run((("review", f"{ring}/", review.data),), begin, None)
 
     def promote(
         self,
@@ -107,7 +110,7 @@ class Releases(Steps):
         """Bring the version that is out in a ring on to a later one. Raises: as `publish`; BadState, BadRecord."""
         if RINGS.index(known_ring(from_ring)) >= RINGS.index(known_ring(ring)):
             raise GateRefused(f"does not go from {from_ring} to {ring}", where=name, fix="name a later ring with --to")
-        seen = self._seen()
+        seen = self.steps.seen()
         pack = self._version(name, version, from_ring, seen)
         path, role = pack_path(ring, name, version), role_of_pack(ring, pack.kind)
 
@@ -120,11 +123,11 @@ class Releases(Steps):
             gate_leaf = Evidence(gate.entry.data, b"", gate.data).leaf
             leaves = tuple(row.leaf for row in approvals)
             record = Promotion(pack.digest, name, version, from_ring, ring, gate_leaf, leaves).data
-            promoted = self._record_item("promote", name, version, ring, record, key.key)
-            last = self._item("pack", name, version, ring, pack.data, path, role, key)
+            promoted = self.steps.record_item("promote", name, version, ring, record, key.key)
+            last = self.steps.item("pack", name, version, ring, pack.data, path, role, key)
             return Begun((gate, promoted, last), cites=tuple(row.said("review").sha256 for row in approvals))
 
-        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+        return self.steps.run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
 
     def revoke(
         self,
@@ -145,7 +148,7 @@ class Releases(Steps):
         if removal and key is not None:
             fix = "leave --removal away, or have the commons say so without --key"
             raise BadKey("is an author's, who may not take out what others have in force", where="--removal", fix=fix)
-        packs = self._taken_back(name, version, rules, self._seen())
+        packs = self._taken_back(name, version, rules, self.steps.seen())
         scope = "removal" if removal else "activation"
         records = {
             place: Revocation(pack.digest, name, pack.version, place[0], rules, why, scope).data
@@ -159,41 +162,41 @@ class Releases(Steps):
         def begin(now: Base) -> Begun:
             self._demand_news(records, removal=removal, base=now)
             items = tuple(
-                self._record_item("revoke", name, of, ring, data, key or self._key(ring).key)
+                self.steps.record_item("revoke", name, of, ring, data, key or self.steps.key(ring).key)
                 for (ring, of), data in records.items()
             )
             rings = tuple(dict.fromkeys(ring for ring, _ in records))
             return Begun(items, roles=(*rings, "targets") if removal else rings)
 
         last = next(reversed(records))
-        return self._run((("revoke", f"{last[0]}/", records[last]),), begin, None)
+        return self.steps.run((("revoke", f"{last[0]}/", records[last]),), begin, None)
 
     def set_reviewers(self, reviewers: Reviewers) -> Published:
         """Say who reviews, and how many stable needs. Raises: BadRecord; and as `publish`."""
         data = parse_reviewers(reviewers.data, REVIEWERS_PATH).data
         wanted = (("targets", REVIEWERS_PATH, data),)
-        return self._run(wanted, lambda _: Begun(loose=(Loose(REVIEWERS_PATH, "targets", data),)), None)
+        return self.steps.run(wanted, lambda _: Begun(loose=(Loose(REVIEWERS_PATH, "targets", data),)), None)
 
     def reviewers(self) -> Reviewers:
         """Who reviews, or is to once targets' holders sign. Raises: BadState, where nobody is listed; BadRecord."""
-        data = self._wanted("targets", REVIEWERS_PATH, self._seen())
-        return self._reviewers(self._seen()) if data is None else parse_reviewers(data, REVIEWERS_PATH)
+        data = self.steps.wanted("targets", REVIEWERS_PATH, self.steps.seen())
+        return self._reviewers(self.steps.seen()) if data is None else parse_reviewers(data, REVIEWERS_PATH)
 
     def newest(self, name: str, ring: str) -> int:
         """The version that is out in a ring. Raises: BadPack, where none is."""
-        return self._out(name, ring, self._seen()).version
+        return self._out(name, ring, self.steps.seen()).version
 
     # --- what is out
 
     def _channel(self, ring: str, base: Base) -> Channel:
         path = channel_path(ring)
-        data = self._repository.target(ring, base[ring], path)
+        data = self.steps.repository.target(ring, base[ring], path)
         return {} if data is None else parse_channel(data, ring, where=path)
 
     def _found(self, name: str, version: int, ring: str, base: Base) -> Pack | None:
         """A version as it lies in a ring, newest or not; None where there is none."""
         path, role = pack_path(ring, name, version), role_of_pack(ring, kind_of(name))
-        data = self._repository.target(role, base[role], path)
+        data = self.steps.repository.target(role, base[role], path)
         return None if data is None else parse_pack(data, where=path)
 
     def _taken_back(
@@ -203,8 +206,9 @@ class Releases(Steps):
         found: dict[tuple[str, int], Pack] = {}
         for ring in RINGS:
             role, start = role_of_pack(ring, kind_of(name)), f"packs/{ring}/{name}/"
-            paths = [p for p in self._repository.paths(role, base[role]) if p.startswith(start) and p.endswith(".json")]
-            for number in sorted(int(path.removeprefix(start).removesuffix(".json")) for path in paths):
+            paths = self.steps.repository.paths(role, base[role])
+            names = [p.removeprefix(start) for p in paths if p.startswith(start) and p.endswith(".json")]
+            for number in sorted(int(one.removesuffix(".json")) for one in names):
                 pack = self._found(name, number, ring, base) if version in (None, number) else None
                 if pack is not None:
                     found[ring, number] = pack
@@ -233,7 +237,7 @@ class Releases(Steps):
         return pack
 
     def _reviewers(self, base: Base) -> Reviewers:
-        data = self._repository.target("targets", base["targets"], REVIEWERS_PATH)
+        data = self.steps.repository.target("targets", base["targets"], REVIEWERS_PATH)
         if data is None:
             raise BadState("is not there", where=REVIEWERS_PATH, fix="list reviewers with interlock mesh reviewers")
         return parse_reviewers(data, REVIEWERS_PATH)
@@ -241,8 +245,8 @@ class Releases(Steps):
     # --- what is demanded
 
     def _key_of(self, role: str, base: Base, signer: RoleSigner | None) -> RoleSigner:
-        key = signer or self._key(role)
-        self._repository.demand_key(role, base["targets"], key)
+        key = signer or self.steps.key(role)
+        self.steps.repository.demand_key(role, base["targets"], key)
         return key
 
     def _gate(self, pack: Pack, ring: str, base: Base, bench: Bench, key: RoleSigner) -> Item:
@@ -255,8 +259,8 @@ class Releases(Steps):
                 out = self._out(name, of, base)
                 if not self._is_taken_back(out, of, base):
                     warnings[name] = out
-        data = gate_record(pack, ring, bench, list(warnings.values()), self._clock.now_us())
-        return self._record_item("gate", pack.name, pack.version, ring, data, key.key)
+        data = gate_record(pack, ring, bench, list(warnings.values()), self.steps.clock.now_us())
+        return self.steps.record_item("gate", pack.name, pack.version, ring, data, key.key)
 
     def _demand_newer(self, pack: Pack, ring: str, base: Base) -> None:
         out = self._channel(ring, base).get(pack.name)
@@ -277,7 +281,7 @@ class Releases(Steps):
         return any(parse_revocation(row.record, ring).pack == pack.digest for row in rows)
 
     def _listed(self, role: str, path: str, base: Base) -> bytes:
-        return self._wanted(role, path, base) or b"[]"
+        return self.steps.wanted(role, path, base) or b"[]"
 
     def _demand_news(self, records: Mapping[tuple[str, int], bytes], *, removal: bool, base: Base) -> None:
         """Raises: BadRecord, for what was taken back just so already, or where a list would outgrow what nodes read."""
@@ -301,7 +305,7 @@ class Releases(Steps):
         newest: dict[str, tuple[int, str, Evidence]] = {}
         for evidence, review in self._reviews(pack, from_ring):
             entry = evidence.said("review")
-            seen = seen_us(entry, parse_proof(evidence.proof).verify(evidence.entry, self._policy))
+            seen = seen_us(entry, parse_proof(evidence.proof).verify(evidence.entry, self.steps.policy))
             name = listed.by_key(entry.by, seen)
             if name is not None and entry.by != pack.author_key and (name not in newest or newest[name][0] < entry.at):
                 newest[name] = (entry.at, review.verdict, evidence)
@@ -317,11 +321,11 @@ class Releases(Steps):
     def _reviews(self, pack: Pack, ring: str) -> list[tuple[Evidence, Review]]:
         """Every review that was logged of this very pack in a ring."""
         found = []
-        for path in sorted((self._repository.public / "records").glob("*.json")):
+        for path in sorted((self.steps.repository.public / "records").glob("*.json")):
             try:
                 review = parse_review(read_bounded(path, MAX_RECORD), path.name)
             except BadRecord:
                 continue
             if (review.pack, review.ring) == (pack.digest, ring):
-                found.append((self._record(path.stem), review))
+                found.append((self.steps.record(path.stem), review))
         return found

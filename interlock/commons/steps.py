@@ -148,36 +148,39 @@ class Begun:
 
 
 class Steps:
-    """Takes the steps. `policy` is what members pin: a proof that they would refuse is not published."""
+    """Takes the steps. `policy` is what members pin: a proof that they would refuse is not published.
+
+    What is published is begun with `run`, from items that `item` and `record_item` make of what the commons has.
+    """
 
     def __init__(self, home: Path, append: Append, policy: TlogPolicy, clock: Clock) -> None:
-        self._home = home
+        self.home = home
         self._append = append
-        self._policy = policy
-        self._clock = clock
-        self._repository = Repository(home / "public")
+        self.policy = policy
+        self.clock = clock
+        self.repository = Repository(home / "public")
 
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""
-        with file_lock(self._home / "lock", wait=True):
+        with file_lock(self.home / "lock", wait=True):
             self._settle(_RENEWAL)
             journal = self._read(_PUBLISH)
             return None if journal is None else self._published(self._finish(_PUBLISH, journal, signer))
 
     def abandon(self) -> None:
         """Give up a publish that the log has not acknowledged. Raises: UnfinishedPublish, for one that it has."""
-        with file_lock(self._home / "lock", wait=True):
+        with file_lock(self.home / "lock", wait=True):
             journal = self._read(_PUBLISH)
             if journal is not None and journal.acknowledged:
                 raise UnfinishedPublish("stands in the log already", where=journal.what, fix="resume it")
-            (self._home / _PUBLISH).unlink(missing_ok=True)
+            (self.home / _PUBLISH).unlink(missing_ok=True)
 
     def due(self, after_s: float) -> bool:
         """Whether the timestamp was signed `after_s` seconds ago, or longer, or by no key of now. Raises: BadState."""
-        expires_us = self._repository.timestamp_expires_us()
-        if expires_us is None or not self._repository.timestamp_is_current():
+        expires_us = self.repository.timestamp_expires_us()
+        if expires_us is None or not self.repository.timestamp_is_current():
             return True
-        return expires_us - self._clock.now_us() <= (LIFETIME_DAYS["timestamp"] * 86_400 - after_s) * MICROSECONDS
+        return expires_us - self.clock.now_us() <= (LIFETIME_DAYS["timestamp"] * 86_400 - after_s) * MICROSECONDS
 
     def renew(self) -> None:
         """Sign again what would otherwise end; the commons calls this well within a timestamp's life.
@@ -186,32 +189,32 @@ class Steps:
         A publish that waits for the log does not hold this up; one that has begun to write is finished first.
         Raises: BadKey, BadState, NotWritable; what `append` raises, where the timestamp is signed nevertheless.
         """
-        with file_lock(self._home / "lock", wait=True):
+        with file_lock(self.home / "lock", wait=True):
             try:
                 settled = [self._settle(name) for name in (_RENEWAL, _PUBLISH)]
                 if not any(settled):
                     self._renew()
             except InterlockError:
-                if self._repository.timestamp_expires_us() is not None and self.due(_OLD_S):
+                if self.repository.timestamp_expires_us() is not None and self.due(_OLD_S):
                     self._stamp()
                 raise
 
     def _renew(self) -> None:
-        now_us = self._clock.now_us()
-        ageing = self._repository.ageing(now_us)
-        others = {"snapshot", *([] if self._repository.circle() is None else ["targets"])}
-        roles = tuple(sorted(r for r in ageing - others if (self._home / "keys" / f"{r}.key").exists()))
+        now_us = self.clock.now_us()
+        ageing = self.repository.ageing(now_us)
+        others = {"snapshot", *([] if self.repository.circle() is None else ["targets"])}
+        roles = tuple(sorted(r for r in ageing - others if (self.home / "keys" / f"{r}.key").exists()))
         if not roles and "snapshot" not in ageing:
             self._stamp()
             return
-        journal = Journal("logged", now_us, self._repository.versions(), roles=roles)
+        journal = Journal("logged", now_us, self.repository.versions(), roles=roles)
         self._finish(_RENEWAL, self._kept(_RENEWAL, journal), None)
 
     def _stamp(self) -> None:
         """Sign the timestamp alone, for the snapshot that clients see."""
-        versions = self._repository.versions()
-        key, now_us = self._key("timestamp"), self._clock.now_us()
-        self._repository.timestamp(versions["timestamp"] + 1, versions["snapshot"], key, now_us)
+        versions = self.repository.versions()
+        key, now_us = self.key("timestamp"), self.clock.now_us()
+        self.repository.timestamp(versions["timestamp"] + 1, versions["snapshot"], key, now_us)
 
     def _settle(self, name: str) -> bool:
         """Finish what has begun to write, so that the next builds on what clients see; returns whether anything had."""
@@ -221,22 +224,27 @@ class Steps:
         self._finish(name, journal, None)
         return True
 
-    def _run(
+    def run(
         self,
         wanted: Wanted,
         begin: Callable[[Mapping[str, int]], Begun | tuple[Item, ...]],
         signer: RoleSigner | None,
     ) -> Published:
-        with file_lock(self._home / "lock", wait=True):
+        """Publish what `begin` says, from the versions that clients see; the same again is finished, or answered.
+
+        `wanted` tells it from others; `signer` is the key of the last item's role, where it does not lie here.
+        Raises: UnfinishedPublish, NeedsHolders; what `begin` and `append` raise.
+        """
+        with file_lock(self.home / "lock", wait=True):
             self._settle(_RENEWAL)
             journal = self._read(_PUBLISH)
             same = journal is not None and journal.wanted == wanted
             if journal is None or (journal.step == "done" and not same):
-                base = self._repository.versions()
+                base = self.repository.versions()
                 begun = begin(base)
                 if isinstance(begun, tuple):
                     begun = Begun(begun)
-                now_us = begun.items[0].entry.at if begun.items else self._clock.now_us()
+                now_us = begun.items[0].entry.at if begun.items else self.clock.now_us()
                 journal = self._kept(_PUBLISH, self._journal(begun, base, now_us))
             elif not same:
                 raise UnfinishedPublish(
@@ -248,22 +256,22 @@ class Steps:
         """What is to be done; of what `targets` are to say, that it waits where people hold their keys."""
         more = (begun.items, begun.loose, begun.cites, begun.roles)
         journal = Journal("begun", now_us, base, *more, rekeyed=begun.rekeyed, targets=begun.targets)
-        waits = not begun.targets and "targets" in journal.named and self._repository.circle() is not None
+        waits = not begun.targets and "targets" in journal.named and self.repository.circle() is not None
         return replace(journal, waits=waits)
 
-    def _seen(self) -> Mapping[str, int]:
+    def seen(self) -> Mapping[str, int]:
         """The versions that clients see. Raises: BadState, before the first snapshot is logged."""
-        return self._repository.versions()
+        return self.repository.versions()
 
-    def _item(
+    def item(
         self, kind: str, name: str, version: int, ring: str, data: bytes, path: str, role: str, key: RoleSigner
     ) -> Item:
         """A target's entry to log now, in the word of its role's key, with the target's bytes."""
-        return replace(self._record_item(kind, name, version, ring, data, key.key), path=path, role=role)
+        return replace(self.record_item(kind, name, version, ring, data, key.key), path=path, role=role)
 
-    def _record_item(self, kind: str, name: str, version: int, ring: str, data: bytes, key: Ed25519Signer) -> Item:
+    def record_item(self, kind: str, name: str, version: int, ring: str, data: bytes, key: Ed25519Signer) -> Item:
         """A record's entry to log now, in the word of a key, with the record."""
-        at, sha256 = self._clock.now_us(), sha256_hex(data)
+        at, sha256 = self.clock.now_us(), sha256_hex(data)
         return Item(signed_entry(key, type=kind, name=name, version=version, ring=ring, sha256=sha256, at=at), data)
 
     def _finish(self, name: str, journal: Journal, signer: RoleSigner | None) -> Journal:
@@ -278,13 +286,13 @@ class Steps:
             journal = self._kept(name, replace(journal, step="done" if last else "targets"))
         version = journal.base["snapshot"] + 1
         if journal.step == "targets":
-            key = self._key("snapshot")
-            data = self._repository.snapshot(version, journal.changed, key, journal.at, journal.log_size)
+            key = self.key("snapshot")
+            data = self.repository.snapshot(version, journal.changed, key, journal.at, journal.log_size)
             journal = self._kept(name, replace(journal, step="snapshot", snapshot_sha256=sha256_hex(data)))
         if journal.step == "snapshot":
             journal = self._log_snapshot(name, journal, version)
         if journal.step == "cosigned":
-            self._repository.timestamp(journal.timestamp, version, self._key("timestamp"), journal.at)
+            self.repository.timestamp(journal.timestamp, version, self.key("timestamp"), journal.at)
             journal = self._kept(name, replace(journal, step="done"))
             if self.due(_OLD_S):  # it was cut short that long ago
                 self._stamp()
@@ -292,16 +300,16 @@ class Steps:
 
     def _rebased(self, journal: Journal) -> Journal:
         """As nothing is written yet: on what clients see now, and signed now where it was begun long ago."""
-        now_us = self._clock.now_us()
+        now_us = self.clock.now_us()
         at = journal.at if now_us - journal.at < _OLD_S * MICROSECONDS else now_us
-        base = self._repository.versions()
+        base = self.repository.versions()
         return replace(journal, base=base, at=at, log_size=self._log_size(base))
 
     def _log_size(self, base: Mapping[str, int]) -> int:
         """The size of a tree of the log that has everything that was logged here before."""
         proofs = []
-        if self._repository.timestamp_expires_us() is not None:
-            proofs.append(read_bounded(self._repository.public / snapshot_files(base["snapshot"])[1], MAX_PROOF_FILE))
+        if self.repository.timestamp_expires_us() is not None:
+            proofs.append(read_bounded(self.repository.public / snapshot_files(base["snapshot"])[1], MAX_PROOF_FILE))
         last = self._read(_PUBLISH)  # what is records only has no snapshot after it
         proofs += [] if last is None else [item.proof for item in last.items if item.proof]
         return max((parse_proof(proof).checkpoint.size for proof in proofs), default=0)
@@ -317,7 +325,7 @@ class Steps:
     def _log_snapshot(self, name: str, journal: Journal, version: int) -> Journal:
         """The snapshot's entry is logged and lies beside it before any timestamp names it."""
         entry = signed_entry(
-            self._key("snapshot").key,
+            self.key("snapshot").key,
             type="snapshot",
             name="snapshot",
             version=version,
@@ -327,12 +335,12 @@ class Steps:
         )
         for path, data in zip(snapshot_files(version), (entry.data, self._proof(entry)), strict=True):
             self._put(path, data)
-        seen = 0 if self._repository.timestamp_expires_us() is None else self._repository.versions()["timestamp"]
+        seen = 0 if self.repository.timestamp_expires_us() is None else self.repository.versions()["timestamp"]
         return self._kept(name, replace(journal, step="cosigned", timestamp=seen + 1))
 
     def _proof(self, entry: LogEntry) -> bytes:
         proof = self._append(entry.data)
-        parse_proof(proof).verify(entry.data, self._policy)
+        parse_proof(proof).verify(entry.data, self.policy)
         return proof
 
     def _write_records(self, journal: Journal) -> None:
@@ -345,13 +353,13 @@ class Steps:
 
     def _write_targets(self, journal: Journal, signer: RoleSigner | None) -> None:
         def read(role: str, path: str) -> bytes | None:
-            return self._wanted(role, path, journal.base)
+            return self.wanted(role, path, journal.base)
 
-        files = composed(journal, read, self._record)
+        files = composed(journal, read, self.record)
         if journal.waits:
-            add_waiting(self._home, files["targets"], dict(journal.rekeyed))
+            add_waiting(self.home, files["targets"], dict(journal.rekeyed))
         if journal.targets:
-            self._repository.put_targets(journal.targets, self._repository.root())
+            self.repository.put_targets(journal.targets, self.repository.root())
         for role in journal.changed:
             if role != "targets" or not journal.targets:
                 self._write_role(role, files[role], journal, signer)
@@ -359,49 +367,49 @@ class Steps:
     def _write_role(self, role: str, files: Mapping[str, bytes], journal: Journal, signer: RoleSigner | None) -> None:
         rekeyed = dict(journal.rekeyed)
         outside = signer is not None and bool(journal.items) and role == journal.items[-1].role
-        key = signer if outside and signer is not None else self._key(role, rekeyed.get(role))
+        key = signer if outside and signer is not None else self.key(role, rekeyed.get(role))
         ended = None
         if role in rekeyed:
-            ended = self._repository.delegated_keys(journal.base["targets"])[role].text, journal.log_size
+            ended = self.repository.delegated_keys(journal.base["targets"])[role].text, journal.log_size
         else:
-            self._repository.demand_key(role, journal.base["targets"], key)
+            self.repository.demand_key(role, journal.base["targets"], key)
         named = {name: ed25519_of(text) for name, text in rekeyed.items()} if role == "targets" else {}
-        self._repository.add_targets(role, journal.base[role] + 1, files, key, journal.at, rekeyed=named, ended=ended)
+        self.repository.add_targets(role, journal.base[role] + 1, files, key, journal.at, rekeyed=named, ended=ended)
 
-    def _wanted(self, role: str, path: str, base: Mapping[str, int]) -> bytes | None:
+    def wanted(self, role: str, path: str, base: Mapping[str, int]) -> bytes | None:
         """The bytes of a target as they are to be: those that wait for targets' holders, else those of a version."""
-        waiting = read_waiting(self._home).files.get(path) if role == "targets" else None
-        return waiting if waiting is not None else self._repository.target(role, base[role], path)
+        waiting = read_waiting(self.home).files.get(path) if role == "targets" else None
+        return waiting if waiting is not None else self.repository.target(role, base[role], path)
 
-    def _record(self, sha256: str) -> Evidence:
+    def record(self, sha256: str) -> Evidence:
         """A record that was logged, with its entry and proof. Raises: BadState."""
-        path, entry, proof = (self._repository.public / name for name in record_files(sha256))
+        path, entry, proof = (self.repository.public / name for name in record_files(sha256))
         return Evidence(
             read_bounded(entry, MAX_ENTRY), read_bounded(proof, MAX_PROOF_FILE), read_bounded(path, MAX_RECORD)
         )
 
     def _put(self, path: str, data: bytes) -> None:
         """Put a plain file of HOME/public; one that is there has these bytes already, for the log names them."""
-        file = self._repository.public / path
+        file = self.repository.public / path
         private_dir(file.parent)
         replace_file(file, data, mode=PUBLIC_FILE)
 
-    def _key(self, role: str, text: str | None = None) -> RoleSigner:
+    def key(self, role: str, text: str | None = None) -> RoleSigner:
         """The key of a role that clients take its word from, or the one with this text, wherever of the two it lies."""
-        named = self._repository.keyids(role) if text is None else {tuf_key(ed25519_of(text)).keyid}
-        return current_key(self._home / "keys" / f"{role}.key", named)
+        named = self.repository.keyids(role) if text is None else {tuf_key(ed25519_of(text)).keyid}
+        return current_key(self.home / "keys" / f"{role}.key", named)
 
-    def _is_cut_short(self, wanted: Wanted) -> bool:
+    def is_cut_short(self, wanted: Wanted) -> bool:
         """Whether the publish under way is this one, not finished."""
         journal = self._read(_PUBLISH)
         return journal is not None and journal.step != "done" and journal.wanted == wanted
 
     def _kept(self, name: str, journal: Journal) -> Journal:
-        replace_file(self._home / name, dump_journal(journal))
+        replace_file(self.home / name, dump_journal(journal))
         return journal
 
     def _read(self, name: str) -> Journal | None:
-        path = self._home / name
+        path = self.home / name
         return parse_journal(read_bounded(path, MAX_JOURNAL), where=str(path)) if path.exists() else None
 
     def _published(self, journal: Journal) -> Published:
@@ -415,7 +423,7 @@ class Steps:
         if journal.items:
             entry, proof = journal.items[-1].entry, journal.items[-1].proof
         else:
-            of, by = (self._repository.public / path for path in snapshot_files(version))
+            of, by = (self.repository.public / path for path in snapshot_files(version))
             entry, proof = known_entry(read_bounded(of, MAX_ENTRY)), read_bounded(by, MAX_PROOF_FILE)
         parsed = parse_proof(proof)
         return Published(
@@ -429,8 +437,8 @@ class Steps:
 
     def _demand_signed(self) -> None:
         """Raises: NeedsHolders, for what waits."""
-        waiting, circle = read_waiting(self._home), self._repository.circle()
+        waiting, circle = read_waiting(self.home), self.repository.circle()
         if waiting and circle is not None:
             told = f"{waiting.what}: put down, and in force once their holders sign ({quorum(circle)})"
-            fix = f"interlock mesh ceremony request --targets --dir {self._home} --out FILE"
+            fix = f"interlock mesh ceremony request --targets --dir {self.home} --out FILE"
             raise NeedsHolders(told, where="targets", fix=fix)

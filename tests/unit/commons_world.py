@@ -159,16 +159,17 @@ class Releasing(Publisher):
             of = (pack.name, pack.version, ring)
             gate = self._gate(pack, ring, base, bench, key)
             said = Review(pack.digest, pack.name, pack.version, "beta", "approve", "").data
-            review = self._record_item("review", pack.name, pack.version, "beta", said, seed("reviewer"))
+            review = self.steps.record_item("review", pack.name, pack.version, "beta", said, seed("reviewer"))
             leaves = [leaf_hash(item.entry.data).hex() for item in (gate, review)]
             promotion = Promotion(pack.digest, pack.name, pack.version, "beta", ring, leaves[0], (leaves[1],))
-            promoted = self._record_item("promote", *of, promotion.data, key.key)
-            last = self._item("pack", *of, pack.data, path, role, key)
+            promoted = self.steps.record_item("promote", *of, promotion.data, key.key)
+            last = self.steps.item("pack", *of, pack.data, path, role, key)
             listed = Loose(REVIEWERS_PATH, "targets", REVIEWERS.data)
-            loose = (listed,) if self._repository.target("targets", base["targets"], REVIEWERS_PATH) is None else ()
+            known = self.steps.repository.target("targets", base["targets"], REVIEWERS_PATH)
+            loose = (listed,) if known is None else ()
             return Begun((gate, review, promoted, last), loose, (sha256_hex(said),))
 
-        return self._run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
+        return self.steps.run((("pack", f"{ring}/{path}", pack.data),), begin, signer)
 
 
 class World:

@@ -22,7 +22,7 @@ def test_an_operator_gives_up_a_publish_and_has_nothing_to_resume(
         raise InterlockError("the log is away")
 
     with world(tmp_path) as commons:
-        monkeypatch.setattr(commons.publisher, "_append", away)
+        monkeypatch.setattr(commons.publisher.steps, "_append", away)
         with pytest.raises(InterlockError, match="away"):
             commons.publisher.publish(pack(), "stable")
     command = _command(tmp_path)

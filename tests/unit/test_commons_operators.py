@@ -190,8 +190,8 @@ def test_a_list_that_puts_log_and_witnesses_in_one_hand_is_published_by_nobody(c
 
 
 def test_a_list_whose_log_entry_is_of_another_type_is_refused(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = commons.publisher._item
-    monkeypatch.setattr(commons.publisher, "_item", lambda kind, *rest: right("task", *rest))
+    right = commons.publisher.steps.item
+    monkeypatch.setattr(commons.publisher.steps, "item", lambda kind, *rest: right("task", *rest))
     commons.publisher.publish_operators(APART)
     with pytest.raises(NotLogged, match="another type"):
         commons.member("node").update()

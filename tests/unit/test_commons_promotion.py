@@ -67,7 +67,7 @@ def ring_key(commons: World) -> Ed25519Signer:
 
 
 def evidence(commons: World, of: Pack) -> tuple[Evidence, ...]:
-    repository = commons.publisher._repository
+    repository = commons.publisher.steps.repository
     path = promotion_path(pack_path("stable", of.name, of.version))
     data = repository.target("stable", repository.versions()["stable"], path)
     assert data is not None
@@ -85,7 +85,7 @@ def demand(commons: World, of: Pack, rows: tuple[Evidence, ...], listed: Reviewe
 
 def logged(commons: World, kind: str, ring: str, record: bytes, key: Ed25519Signer, name: str = "team") -> Evidence:
     """Evidence that is in the log, whoever says it."""
-    item = commons.publisher._record_item(kind, name, 1, ring, record, key)
+    item = commons.publisher.steps.record_item(kind, name, 1, ring, record, key)
     return Evidence(item.entry.data, commons.log.append(item.entry.data), record)
 
 
@@ -218,10 +218,11 @@ def test_a_node_refuses_a_stable_pack_that_was_signed_and_logged_but_not_promote
         node.update()
         before = (commons.home / "node" / "live.json").read_bytes()
         path = pack_path("stable", "team", 2)
-        item = publisher._item("pack", "team", 2, "stable", pack(2).data, path, "stable", publisher._key("stable"))
+        steps = publisher.steps
+        item = steps.item("pack", "team", 2, "stable", pack(2).data, path, "stable", steps.key("stable"))
         other = Loose(promotion_path(path), "stable", dump_evidence(evidence(commons, pack())))
         begun = Begun((item,), loose=(other,) if borrowed else ())
-        publisher._run((("pack", f"stable/{path}", pack(2).data),), lambda base: begun, None)
+        publisher.steps.run((("pack", f"stable/{path}", pack(2).data),), lambda base: begun, None)
         with pytest.raises(NotPromoted, match="another pack" if borrowed else "without what a promotion needs"):
             node.update()
         assert (commons.home / "node" / "live.json").read_bytes() == before

@@ -95,12 +95,12 @@ def test_the_timestamp_is_written_last_and_the_log_is_asked_first(
 
     for name in ("add_targets", "snapshot", "timestamp"):
         noted(Repository, name)
-    noted(commons.publisher, "_append")
+    noted(commons.publisher.steps, "_append")
     commons.publisher.publish(pack(), "beta")
     assert order == ["_append", "_append", "add_targets", "snapshot", "_append", "timestamp"]
 
 
-def _crash_points(publisher: object, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def _crash_points(steps: steps_module.Steps, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Die at the `at`-th durable write of a publish (0 is the first), before or after it took effect."""
     count = [0]
     real_replace: Callable[..., object] = vars(steps_module)["replace_file"]
@@ -118,7 +118,7 @@ def _crash_points(publisher: object, monkeypatch: pytest.MonkeyPatch, at: int) -
         return call
 
     monkeypatch.setattr(steps_module, "replace_file", dying(real_replace, False))
-    monkeypatch.setattr(publisher, "_append", dying(publisher._append, False))  # type: ignore[attr-defined]
+    monkeypatch.setattr(steps, "_append", dying(steps._append, False))
     for name in ("add_targets", "snapshot", "timestamp", "_write"):
         monkeypatch.setattr(Repository, name, dying(getattr(Repository, name), name == "_write"))
 
@@ -162,7 +162,7 @@ def test_a_publish_killed_anywhere_ends_the_same_once_resumed(
     before(commons)
     killed = False
     with pytest.MonkeyPatch.context() as patch:
-        _crash_points(commons.publisher, patch, at)
+        _crash_points(commons.publisher.steps, patch, at)
         try:
             flow(commons)
         except Killed:
@@ -185,7 +185,7 @@ def test_there_are_as_many_crash_points_as_the_test_above_visits(
     commons: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     FLOWS[name][1](commons)
-    _crash_points(commons.publisher, monkeypatch, WRITES[name])
+    _crash_points(commons.publisher.steps, monkeypatch, WRITES[name])
     FLOWS[name][0](commons)
 
 
@@ -200,13 +200,13 @@ def test_an_unfinished_publish_holds_the_next_one_up(commons: World, monkeypatch
     def no_log(entry: bytes) -> bytes:
         raise InterlockError("log is away")
 
-    append = commons.publisher._append
-    monkeypatch.setattr(commons.publisher, "_append", no_log)
+    append = commons.publisher.steps._append
+    monkeypatch.setattr(commons.publisher.steps, "_append", no_log)
     with pytest.raises(InterlockError, match="log is away"):
         commons.publisher.publish(pack(), "stable")
     with pytest.raises(UnfinishedPublish):
         commons.publisher.publish(pack(name="other"), "stable")
-    monkeypatch.setattr(commons.publisher, "_append", append)
+    monkeypatch.setattr(commons.publisher.steps, "_append", append)
     commons.publisher.abandon()
     assert commons.publisher.publish(pack(name="other"), "beta").log_index == 2
 
@@ -219,7 +219,7 @@ def test_a_publish_that_has_written_nothing_does_not_hold_renewal_up(
         raise InterlockError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(commons.publisher, method, fail)
+        patch.setattr(commons.publisher.steps, method, fail)
         with pytest.raises(InterlockError, match="away"):
             commons.publisher.publish(pack(), "stable")
     commons.clock.advance(6 * 3600)
@@ -244,8 +244,8 @@ def test_renewal_finishes_a_publish_that_has_begun_to_write(
         with pytest.raises(InterlockError, match="disk is full"):
             commons.publisher.publish(pack(), "stable")
     commons.publisher.renew()
-    assert commons.publisher._repository.versions()["stable"] == 2
-    assert commons.publisher._repository.versions()["timestamp"] == 2
+    assert commons.publisher.steps.repository.versions()["stable"] == 2
+    assert commons.publisher.steps.repository.versions()["timestamp"] == 2
     done = commons.publisher.resume()
     assert done is not None
     assert done.timestamp_version == 2
@@ -331,8 +331,8 @@ def test_an_indicator_pack_is_signed_by_the_reviewer_and_named_by_its_ring(commo
     done = commons.publisher.publish(made, "stable")
     reviewer = (commons.home / "commons" / "keys" / "reviewed.key").read_text()
     assert done.entry.by in reviewer
-    assert commons.publisher._repository.versions()["reviewed"] == 2
-    assert commons.publisher._repository.versions()["stable"] == 2
+    assert commons.publisher.steps.repository.versions()["reviewed"] == 2
+    assert commons.publisher.steps.repository.versions()["stable"] == 2
 
 
 def test_a_catalog_is_published_before_it_opens_and_never_changes(commons: World) -> None:
@@ -351,16 +351,16 @@ def test_a_catalog_is_published_before_it_opens_and_never_changes(commons: World
 
 def test_renewing_signs_the_timestamp_alone_until_something_is_half_through_its_life(commons: World) -> None:
     commons.publisher.publish(pack(), "stable")
-    before = commons.publisher._repository.versions()
+    before = commons.publisher.steps.repository.versions()
     commons.clock.advance(12 * 3600)
     commons.publisher.renew()
-    assert commons.publisher._repository.versions() == {**before, "timestamp": before["timestamp"] + 1}
+    assert commons.publisher.steps.repository.versions() == {**before, "timestamp": before["timestamp"] + 1}
     commons.clock.advance(4 * 86400)
     commons.publisher.renew()
-    assert commons.publisher._repository.versions() == {**before, "timestamp": 4, "snapshot": 3}
+    assert commons.publisher.steps.repository.versions() == {**before, "timestamp": 4, "snapshot": 3}
     commons.clock.advance(60 * 86400)
     commons.publisher.renew()
-    assert commons.publisher._repository.versions()["stable"] == before["stable"] + 1
+    assert commons.publisher.steps.repository.versions()["stable"] == before["stable"] + 1
 
 
 def test_renewal_goes_on_signing_the_timestamp_while_the_log_is_away(
@@ -371,14 +371,14 @@ def test_renewal_goes_on_signing_the_timestamp_while_the_log_is_away(
 
     commons.clock.advance(4 * 86400)
     with monkeypatch.context() as patch:
-        patch.setattr(commons.publisher, "_append", away)
+        patch.setattr(commons.publisher.steps, "_append", away)
         for expected in (2, 2, 3):
             with pytest.raises(InterlockError, match="log is away"):
                 commons.publisher.renew()
-            assert commons.publisher._repository.versions()["timestamp"] == expected
+            assert commons.publisher.steps.repository.versions()["timestamp"] == expected
             commons.clock.advance(4 * 3600)
     commons.publisher.renew()
-    assert commons.publisher._repository.versions()["snapshot"] == 2
+    assert commons.publisher.steps.repository.versions()["snapshot"] == 2
 
 
 def test_a_publish_resumed_days_later_is_signed_for_today(commons: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +386,7 @@ def test_a_publish_resumed_days_later_is_signed_for_today(commons: World, monkey
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(commons.publisher, "_log_snapshot", die)
+        patch.setattr(commons.publisher.steps, "_log_snapshot", die)
         with pytest.raises(Killed):
             commons.publisher.publish(pack(), "stable")
     commons.clock.advance(2 * 86400)

@@ -245,9 +245,9 @@ def test_all_that_a_former_snapshot_key_logged_counts_and_nothing_after(commons:
     commons.publisher.install_root(made.root, made.transcript)
     commons.publisher.publish(pack(2), "stable")
     by = [known_entry(entry).by for entry in commons.log.calls]
-    version = commons.publisher._repository.versions()["snapshot"]
+    version = commons.publisher.steps.repository.versions()["snapshot"]
     former = former_keys(
-        Metadata[Snapshot].from_bytes(commons.publisher._repository.metadata(f"{version}.snapshot")).signed
+        Metadata[Snapshot].from_bytes(commons.publisher.steps.repository.metadata(f"{version}.snapshot")).signed
     )
     last = max(index for index, key in enumerate(by) if key == old)
     assert last < former[old] <= next(index for index, key in enumerate(by) if key == key_of(commons, "snapshot"))

@@ -48,7 +48,7 @@ def states(commons: World) -> dict[str, str]:
 
 def test_an_author_s_word_is_no_removal(commons: World) -> None:
     commons.publisher.revoke("team", 1, why="it was wrong", rules=("team.zap",), key=seed("author"))
-    repository = commons.publisher._repository
+    repository = commons.publisher.steps.repository
     data = repository.target("stable", repository.versions()["stable"], "revoked/stable.json") or b""
     checked: list[bytes] = []
 
@@ -78,8 +78,8 @@ def _revoked_by(commons: World, key: Ed25519Signer, *, scope: str = "activation"
     """The ring's role lists a revocation in the word of this key, and the log has it."""
     publisher = commons.publisher
     record = Revocation(digest or pack().digest, "team", 1, "stable", (), "wrong", scope).data
-    item = publisher._record_item("revoke", "team", 1, "stable", record, key)
-    publisher._run((("revoke", "stable/", record),), lambda base: Begun((item,), roles=("stable",)), None)
+    item = publisher.steps.record_item("revoke", "team", 1, "stable", record, key)
+    publisher.steps.run((("revoke", "stable/", record),), lambda base: Begun((item,), roles=("stable",)), None)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_an_author_takes_nothing_out_of_force_though_a_thief_of_the_targets_key_
 ) -> None:
     before, publisher = live(commons), commons.publisher
     record = Revocation(pack().digest, "team", 1, "stable", (), "wrong", "removal").data
-    item = publisher._record_item("revoke", "team", 1, "stable", record, seed("author"))
+    item = publisher.steps.record_item("revoke", "team", 1, "stable", record, seed("author"))
     begun = Begun((item,), roles=("stable", "targets"))
-    publisher._run((("revoke", "stable/", record),), lambda base: begun, None)
+    publisher.steps.run((("revoke", "stable/", record),), lambda base: begun, None)
     with pytest.raises(BadRevocation, match="neither the ring's key nor the author's"):
         node.update()
     assert live(commons) == before

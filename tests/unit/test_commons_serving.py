@@ -243,12 +243,12 @@ def test_no_error_that_nobody_foresaw_ends_a_loop(loop: str, caplog: pytest.LogC
 
 
 def test_the_commons_renews_itself_before_its_timestamp_ends(commons: World, caplog: pytest.LogCaptureFixture) -> None:
-    before = commons.publisher._repository.versions()["timestamp"]
+    before = commons.publisher.steps.repository.versions()["timestamp"]
     commons_role.keep_fresh(commons.publisher, Once(2))
-    assert commons.publisher._repository.versions()["timestamp"] == before
+    assert commons.publisher.steps.repository.versions()["timestamp"] == before
     commons.clock.advance(commons_role.RENEW_EVERY_S)
     commons_role.keep_fresh(commons.publisher, Once(2))
-    assert commons.publisher._repository.versions()["timestamp"] == before + 1
+    assert commons.publisher.steps.repository.versions()["timestamp"] == before + 1
     commons.clock.advance(commons_role.RENEW_EVERY_S)
     (commons.home / "commons" / "keys" / "timestamp.key").write_text("{}")
     stop = Once(1)

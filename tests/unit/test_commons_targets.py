@@ -81,7 +81,7 @@ class Held(World):
 
     def asks(self) -> Request:
         draft = draft_of(self.folder, expiry_us("root", self.clock.now_us()), {})
-        return request_targets(self.publisher._repository.root(), draft)
+        return request_targets(self.publisher.steps.repository.root(), draft)
 
     def installs(self, *names: str) -> None:
         """Who holds keys of targets signs what waits, and it comes into force."""
@@ -138,11 +138,11 @@ def granted(commons: Held) -> Held:
 
 
 def test_packs_go_through_the_rings_without_those_who_hold_targets(commons: Held) -> None:
-    before = commons.publisher._repository.versions()["targets"]
+    before = commons.publisher.steps.repository.versions()["targets"]
     commons.released()
     commons.publisher.revoke("team", 1, why="it was wrong", key=seed("author"))
     commons.publisher.renew()
-    assert commons.publisher._repository.versions()["targets"] == before
+    assert commons.publisher.steps.repository.versions()["targets"] == before
 
 
 def test_a_removal_waits_for_its_threshold_and_stops_new_activations_at_once(granted: Held) -> None:
