@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -266,3 +267,9 @@ def test_the_reach_is_beyond_what_is_ever_sampled_and_within_the_field() -> None
 def test_a_mechanism_says_what_it_is_and_costs() -> None:
     text = Noise(Mechanism.GAUSSIAN, Fraction(1, 2), Fraction(8)).text
     assert text == "discrete Gaussian noise by each aggregator, rho 1/2 an epoch and 8 in all"
+
+
+def test_the_page_says_what_a_budget_of_rho_is_as_epsilon_and_delta() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "dap-tasks.md").read_text(encoding="utf-8")
+    epsilon = 0.5 + 2 * math.sqrt(0.5 * math.log(10**6))
+    assert f"rho 1/2 is epsilon {epsilon:.1f} at delta 10^-6" in " ".join(page.split())
