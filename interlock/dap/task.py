@@ -223,7 +223,7 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     if config.batch_mode == LEADER_SELECTED and MEMBERSHIP in extensions:
         raise TaskRefused(
             "counts members in batches that the leader selects, and one of those may hold a member many times",
-            fix="use time_interval (1)",
+            fix="use time_interval (1), or ask for no proof of membership",
         )
     if noise is not None:
         _check_noise(config, noise)

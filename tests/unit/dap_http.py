@@ -19,7 +19,7 @@ from interlock.dap.collector import Collected, Collector, Pending
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
-from interlock.dap.messages import Interval, Report
+from interlock.dap.messages import TIME_INTERVAL, Interval, Report
 from interlock.dap.shares import HpkeKey, KeyRing, new_key
 from interlock.dap.task import AggregatorTask, Task, task_of, verify_key_of
 from interlock.node.parties import HttpExchange
@@ -69,11 +69,12 @@ def wait_until(there: Callable[[], bool], seconds: float = 20) -> None:
 class Deployment:
     """Both aggregators, for one task whose URLs are those of the two sockets."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, folder: Path, stack: contextlib.ExitStack, *, batch_mode: int = TIME_INTERVAL) -> None:
         leader_sock, helper_sock = free_socket(), free_socket()
         self.leader_url = f"http://127.0.0.1:{leader_sock.getsockname()[1]}/dap"
         self.helper_url = f"http://127.0.0.1:{helper_sock.getsockname()[1]}"
-        data = configuration(leader_url=self.leader_url, helper_url=self.helper_url, precision=LONG)
+        urls = {"leader_url": self.leader_url, "helper_url": self.helper_url}
+        data = configuration(**urls, precision=LONG, batch_mode=batch_mode)  # type: ignore[arg-type]
         self.task: Task = task_of(data, demo=True)
         self.collector_key: HpkeKey = new_key(9, secrets.token_bytes)
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)

@@ -78,9 +78,9 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def collect(args: argparse.Namespace) -> int:
-    """Ask for a batch, wait until leader and helper have it, open it."""
+    """Ask for a batch, wait until leader and helper have it, open it; the leader's next is taken once it was told."""
     task = read_any(Path(args.task))
-    interval = _interval(args, task)
+    interval = _asked(args, task)
     if args.out and Path(args.out).exists():
         raise BadInput("is there already", where=args.out, fix="name a new file")
     names = _names(args, task)
@@ -88,17 +88,33 @@ def collect(args: argparse.Namespace) -> int:
     with contextlib.closing(exchange):
         collector = Collector(task, _key(Path(args.key)), vdaf_of(task), exchange)
         found = _waited(collector, task, interval, args.wait)
+        _tell(args, task, found, names)
+        if interval is None:
+            sys.stdout.flush()  # it was told, or kept, before the leader forgets it
+            _take(collector, found)
+    return EXIT_OK
+
+
+def _tell(args: argparse.Namespace, task: Task, found: Collected, names: list[str]) -> None:
     body = _body(task, found)
     if args.out:
         replace(Path(args.out), stamped(_RESULT_FORMAT, 1, body))
     if args.json:
         print(json.dumps({"format": _RESULT_FORMAT, "v": 1, **body}))
-        return EXIT_OK
+        return
     for line in _lines(task, found, names):
         print(line)
-    if args.out:
+    if args.out and not task.leader_selected:
         print(f"{args.out}: keep it to yourself; say what follows with interlock mesh indicator consensus")
-    return EXIT_OK
+
+
+def _take(collector: Collector, found: Collected) -> None:
+    """Let the next question be about another batch; where the leader does not hear it, this one comes again."""
+    try:
+        collector.taken(found.place)
+    except InterlockError as e:
+        told = f"the leader could not be told that batch {_job(found)} is here, and gives it again"
+        print(f"{told}: {e}", file=sys.stderr)
 
 
 def _tokens(given: str | None, reports: int) -> list[str]:
@@ -174,6 +190,21 @@ def _key(path: Path) -> HpkeKey:
     return load_key(read_bounded(path, _LIMIT), where=str(path))
 
 
+def _asked(args: argparse.Namespace, task: Task) -> Interval | None:
+    """The epochs that are asked for, or None for the leader's next batch. Raises: BadInput."""
+    if args.next != task.leader_selected:
+        told = "has batches of epochs" if args.next else "has batches that its leader selects"
+        fix = "leave --next out" if args.next else "ask for the next with --next, whatever epochs it is of"
+        raise BadInput(told, where=args.task, fix=fix)
+    if not args.next:
+        return _interval(args, task)
+    if args.first is not None or args.epochs != 1 or args.running:
+        raise BadInput(
+            "name epochs, and a batch that the leader selects is of any", where="--first, --epochs, --running"
+        )
+    return None
+
+
 def _interval(args: argparse.Namespace, task: Task) -> Interval:
     """Raises: BadInput."""
     if not 1 <= args.epochs <= _EPOCHS_MOST:
@@ -191,11 +222,11 @@ def _interval(args: argparse.Namespace, task: Task) -> Interval:
     return Interval(first, args.epochs)
 
 
-def _waited(collector: Collector, task: Task, interval: Interval, wait_s: float) -> Collected:
+def _waited(collector: Collector, task: Task, interval: Interval | None, wait_s: float) -> Collected:
     """Ask until it is there. Raises: TooFewReports, Unreachable, DapProblem, and what a result that is none raises."""
     begun, said = time.monotonic(), False
     try:
-        found = collector.ask(interval)
+        found = collector.ask_next() if interval is None else collector.ask(interval)
         while isinstance(found, Pending):
             gone = time.monotonic() - begun
             if gone > wait_s:
@@ -218,7 +249,7 @@ def _waited(collector: Collector, task: Task, interval: Interval, wait_s: float)
     return found
 
 
-def _refused(e: DapProblem, task: Task, interval: Interval) -> InterlockError:
+def _refused(e: DapProblem, task: Task, interval: Interval | None) -> InterlockError:
     """What a refusal means to whoever asked."""
     where = _span(task, interval)
     if e.kind is ProblemType.INVALID_BATCH_SIZE:
@@ -229,13 +260,18 @@ def _refused(e: DapProblem, task: Task, interval: Interval) -> InterlockError:
         )
     if e.kind is ProblemType.BATCH_OVERLAP:
         return DapProblem(e.kind, f"{where}: part of it was collected before, in another batch")
+    if e.kind is ProblemType.BATCH_MISMATCH:
+        told = f"{where}: leader and helper do not hold the same reports of it"
+        return DapProblem(e.kind, told if interval is not None else f"{told}; ask again for another")
     return e if e.kind is not None else Unreachable(e.what, where=where)
 
 
 def _body(task: Task, found: Collected) -> dict[str, object]:
     """A result as it is kept: sums in the order of the catalog's places."""
     noise = found.noise
+    named = {"batch": _job(found)} if task.leader_selected else {}
     return {
+        **named,
         "task_id": task.task_id.hex(),
         "draft": task.draft.tag,
         "verified": task.draft.verified,
@@ -250,7 +286,10 @@ def _body(task: Task, found: Collected) -> dict[str, object]:
 
 
 def _lines(task: Task, found: Collected, names: list[str]) -> Iterator[str]:
-    yield f"{_span(task, found.interval)}: {found.report_count} reports, in {task.draft.label}"
+    selected = f"batch {_job(found)} of " if task.leader_selected else ""
+    yield f"{selected}{_span(task, found.interval)}: {found.report_count} reports, in {task.draft.label}"
+    if selected:
+        yield "a sum says how many reports, and not how many senders: a batch may hold several of one"
     if found.noise is not None:
         yield f"with {found.noise.text}: each sum is off by it, the number of reports is not"
     for name, total in zip(names, found.sums, strict=True):
@@ -267,7 +306,14 @@ def _names(args: argparse.Namespace, task: Task) -> list[str]:
     return [*catalog.places]
 
 
-def _span(task: Task, interval: Interval) -> str:
+def _job(found: Collected) -> str:
+    """What the leader calls a batch: the same as long as it was not taken."""
+    return found.place.rpartition("/")[2]
+
+
+def _span(task: Task, interval: Interval | None) -> str:
+    if interval is None:
+        return "the leader's next batch"
     begin, end = (rfc3339(task.start_us(time)) for time in (interval.start, interval.end))
     many = f"epochs {interval.start} to {interval.end - 1}" if interval.duration > 1 else f"epoch {interval.start}"
     return f"{many} ({begin} to {end})"

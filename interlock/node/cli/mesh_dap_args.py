@@ -11,6 +11,7 @@ __all__ = ["DRAFTS", "register"]
 
 DRAFTS: Final = ("dap-18", "dap-19", "dap-20")
 _VDAFS: Final = ("sumvec", "count", "sum", "histogram", "multihot")
+_BATCH_MODES: Final = ("time-interval", "leader-selected")
 _TASK: Final = "interlock.node.cli.mesh_dap_task"
 _DAP: Final = "interlock.node.cli.mesh_dap"
 _PAIR: Final = "interlock.node.cli.mesh_dap_pair"
@@ -102,6 +103,8 @@ def _create(commands: Commands) -> None:
     create.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
     told = "how reports prove that members sent them (default: %(default)s); none is for trials"
     create.add_argument("--members", choices=("blind-token", "certificate", "none"), default="blind-token", help=told)
+    told = "what a batch is: some epochs, or what the leader puts together (default: %(default)s)"
+    create.add_argument("--batch-mode", choices=_BATCH_MODES, default=_BATCH_MODES[0], help=told)
     noise = create.add_argument_group("differential privacy")
     noise.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
     told = "what the release of one epoch costs: rho (gaussian) or epsilon (laplace), such as 1/2"
@@ -151,6 +154,8 @@ def _collect(commands: Commands) -> None:
     collect.add_argument("--first", type=int, metavar="EPOCH", help="its first epoch (default: the last complete one)")
     collect.add_argument("--epochs", type=int, metavar="N", default=1, help="how many (default: %(default)s)")
     collect.add_argument("--running", action="store_true", help="up to the epoch that is under way, and close it")
+    told = "the leader's next batch, in a task whose leader selects them; told once, or kept in --out"
+    collect.add_argument("--next", action="store_true", help=told)
     collect.add_argument("--wait", type=float, metavar="S", default=60, help="seconds to wait (default: %(default)s)")
     collect.add_argument("--catalog", metavar="FILE", help="show what each place means")
     collect.add_argument("--out", metavar="FILE", help="keep the result in this new private file")
@@ -166,6 +171,7 @@ def _pair(commands: Commands) -> None:
     _vdaf(pair)
     pair.add_argument("--min-batch", type=int, metavar="N", default=3, help="reports a batch (default: %(default)s)")
     pair.add_argument("--epoch", type=int, metavar="S", default=300, help="seconds (default: %(default)s)")
+    pair.add_argument("--batch-mode", choices=_BATCH_MODES, default=_BATCH_MODES[0], help="what a batch is")
     pair.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
     pair.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
     pair.add_argument("--cost", metavar="Q", help="of one epoch: rho (gaussian) or epsilon (laplace), such as 1/2")

@@ -119,6 +119,7 @@ def _task(args: argparse.Namespace, addresses: dict[str, Address]) -> Task:
         draft=args.draft,
         noise=noise_of(args.noise, args.cost, args.budget),
         demo=args.min_batch < LEAST,
+        leader_selected=args.batch_mode == "leader-selected",
     )
     return made_task(wanted, SystemClock().now_us())
 
@@ -178,8 +179,11 @@ def _told(root: Path, task: Task, addresses: dict[str, Address]) -> Iterator[str
     yield f"  interlock mesh dap submit {files} --token {root / 'members'} --file {root / 'reports.txt'}"
     one = f"--token {root / 'members' / '0001.token'} --measurement {_report(task, 1)}"
     yield f"  interlock mesh dap submit {files} {one}"
-    yield "then close the epoch that is under way, and see what it comes to:"
+    if task.leader_selected:
+        yield "then see what the leader's next batch comes to; the same again is about the one after it:"
+    else:
+        yield "then close the epoch that is under way, and see what it comes to:"
     collector = root / "collector"
     keys = f"--key {collector / 'collector.json'} --token {collector / 'leader-token'}"
-    yield f"  interlock mesh dap collect {files} {keys} --running"
+    yield f"  interlock mesh dap collect {files} {keys} {'--next' if task.leader_selected else '--running'}"
     yield f"Ctrl-C stops both; their logs are in {root / 'logs'}"

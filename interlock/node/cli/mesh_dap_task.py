@@ -153,6 +153,8 @@ def task_lines(task: Task) -> Iterator[str]:
     each = "a 0 or 1 each" if task.shape.most == 1 else f"from 0 to {task.shape.most} each"
     yield f"counts      {said['length']} places, {each}, by {said['vdaf']}" + _catalog_text(task)
     yield f"floor       {said['min_batch_size']} reports a batch" + (" (a demo's: any real task has more)" * task.demo)
+    if task.leader_selected:
+        yield "batches     the leader selects: a sum is of reports, and may hold several of one member"
     yield f"epoch       {said['epoch_s']} s, one report of each member in each; until {said['until'] or 'for ever'}"
     yield f"members     {said['members'] or 'prove nothing: a bearer token says who reports'}"
     yield f"noise       {'none: who collects sees exact sums' if task.noise is None else task.noise.text}"
@@ -179,6 +181,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         draft=args.draft,
         members="" if args.members == "none" else args.members,
         noise=noise_of(args.noise, args.cost, args.budget),
+        leader_selected=args.batch_mode == "leader-selected",
         demo=args.demo,
     )
 
@@ -237,10 +240,10 @@ def _line(task: Task) -> str:
     said = described(task)
     proof, noise = said["members"] or "bearer token", "no noise" if task.noise is None else "noise"
     name = said["name"] or "-"
-    demo = "  demo" if task.demo else ""
+    batches, demo = ", leader-selected" if task.leader_selected else "", "  demo" if task.demo else ""
     return (
         f"{task.task_id.hex()[:16]}  {name}  {task.draft.label}  {said['length']} places, "
-        f"{said['min_batch_size']} or more, {said['epoch_s']} s, {proof}, {noise}{demo}"
+        f"{said['min_batch_size']} or more, {said['epoch_s']} s, {proof}, {noise}{batches}{demo}"
     )
 
 

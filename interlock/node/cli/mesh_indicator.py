@@ -29,7 +29,7 @@ from interlock.commons.pack import MAX_PACK, parse_pack
 from interlock.commons.statements import MAX_STATEMENT
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.windows import length_us
-from interlock.dap.task import Task
+from interlock.dap.task import Task, TaskRefused
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
 from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
@@ -86,6 +86,8 @@ def consensus(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= _DAYS_MOST:
         raise BadInput(f"is from 1 to {_DAYS_MOST}", where="--days")
     task = read_task(Path(args.task))
+    if task.leader_selected:
+        raise TaskRefused("counts reports, and does not say of how many organisations", where=args.task)
     batch = _batch(Path(args.collected), task)
     known = _catalog_of(args, task)
     keys = _member_keys(args, task, batch)

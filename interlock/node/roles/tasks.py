@@ -23,7 +23,7 @@ from interlock.base.files import replace as replace_file
 from interlock.base.primitives import Rng
 from interlock.commons.membership import TaskMembership
 from interlock.dap.drafts import Draft, draft_of
-from interlock.dap.messages import HpkeConfig, Interval, TaskConfiguration
+from interlock.dap.messages import LEADER_SELECTED, TIME_INTERVAL, HpkeConfig, Interval, TaskConfiguration
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import LENGTH_MOST, AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.vdaf.circuits import (
@@ -70,6 +70,7 @@ class Wanted:
     members: str = ""
     noise: Noise | None = None
     demo: bool = False
+    leader_selected: bool = False  # batches are what the leader puts together, not epochs
 
 
 def made_task(wanted: Wanted, now_us: int) -> Task:
@@ -92,6 +93,7 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
         interval=interval,
         membership=TaskMembership(wanted.members, wanted.name).encode() if wanted.members else None,
         noise=wanted.noise,
+        batch_mode=LEADER_SELECTED if wanted.leader_selected else TIME_INTERVAL,
     )
     if wanted.catalog is None:
         config, info = TaskConfiguration.decode(configuration), _NO_CATALOG + wanted.name.encode("ascii")
@@ -145,6 +147,7 @@ def described(task: Task) -> dict[str, object]:
         "length": task.shape.length,
         "most": task.shape.most,
         "catalog": None if task.catalog_digest is None else task.catalog_digest.hex(),
+        "batch_mode": "leader-selected" if task.leader_selected else "time-interval",
         "min_batch_size": config.min_batch_size,
         "epoch_s": config.time_precision,
         "until": until,
