@@ -43,7 +43,7 @@ _RUNNERS: Final = frozenset({
 _VERSION: Final = re.compile(r"[-.]?\d[\d.]*$")
 _CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[cemrE]|--(command|eval|execute|module|print)")  # what follows is no file
 _CODE: Final = re.compile(r"-[A-Za-z]*c|--command")  # of a shell or python: the code is here, and not on standard input
-_NOT_FILES: Final = ("/dev/", "/proc/")  # `bash /dev/stdin`; nothing there is opened
+_NOT_FILES: Final = re.compile(r"/dev/(?!shm/)|/proc/")  # `bash /dev/stdin`; nothing there is opened
 _TOO_MUCH: Final = ("too long", "too deep", "too many commands")
 _SHORT_OPTION: Final = 2  # characters: an option with a value joined to it is longer (`-fx.awk`)
 
@@ -118,7 +118,7 @@ class _Calls(Walk):
                 yield join(cwd, path), True
             if program not in _RUNNERS:
                 continue
-            named = [(name, sure) for name, sure in _operands(args) if not name.startswith(_NOT_FILES)]
+            named = [(name, sure) for name, sure in _operands(args) if not _NOT_FILES.match(name)]
             yield from ((join(cwd, name), sure) for name, sure in named)
             if not any(sure for _, sure in named) and not any(_CODE.fullmatch(arg.text) for arg in args):
                 from_stdin = True
@@ -157,7 +157,7 @@ def _absolute(path: str, here: str) -> str:
 
 def script_now(path: str) -> Script:
     """What a file holds now, by its digest."""
-    if path.startswith(_NOT_FILES):
+    if _NOT_FILES.match(path):
         return Script(path, "", "not a file")
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))

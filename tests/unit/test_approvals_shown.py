@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import tempfile
 import unicodedata
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from interlock.base.canonical import NotCanonical
 from interlock.engine.approvals import ask
-from interlock.engine.approvals_scripts import MAX_BYTES, MAX_SCRIPTS, named_scripts
+from interlock.engine.approvals_scripts import MAX_BYTES, MAX_SCRIPTS, named_scripts, script_now
 from interlock.engine.approvals_text import MAX_CALL, TooLarge, card, document_of, opened, visible
 from interlock.engine.evaluate import Outcome
 from interlock.engine.event import SensorEvent
@@ -292,6 +294,20 @@ def test_what_is_no_ordinary_file_is_never_read(project: Path) -> None:
     assert (found["pipe.sh"].state, found["sub"].state) == ("not a file", "not a file")
     assert found["big.sh"].state.startswith(f"too large: {MAX_BYTES + 1} bytes")
     assert {s.sha256 for s in found.values()} == {""}
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_a_script_in_shared_memory_is_bound_like_any_other() -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".sh") as script:
+        script.write(b"ls")
+        script.flush()
+        (found,) = named_scripts(SensorEvent("Bash", {"command": f"bash {script.name}"}))
+    assert (found.path, found.sha256) == (script.name, hashlib.sha256(b"ls").hexdigest())
+
+
+@pytest.mark.parametrize("path", ["/dev/stdin", "/dev/tty", "/proc/self/environ"])
+def test_a_device_is_not_opened(path: str) -> None:
+    assert script_now(path).state == "not a file"
 
 
 def test_too_many_scripts_and_too_long_commands_are_refused(project: Path) -> None:
