@@ -180,6 +180,6 @@ def test_any_command_names_packages_in_one_form_or_none(words: list[str], tail: 
 
 def test_a_command_of_many_installs_is_read_in_time_in_proportion() -> None:
     text = "npm i " + "a" * 200_000 + " evil@1 " * 5_000
-    started = time.monotonic()
+    started = time.process_time()
     assert indicator_of("package", "npm:evil@1") in indicators_of(bash(text))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5

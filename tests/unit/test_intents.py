@@ -354,13 +354,13 @@ def test_a_command_too_large_to_read_says_so() -> None:
 
 
 def test_values_that_grow_and_loops_that_multiply_stay_bounded() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     _of("x=aaaaaaaaaaaaaaaa;" + "x=$x$x$x$x;" * 400 + "echo $x")
     _of("f0() { rm x; };" + "".join(f"f{k}() {{ f{k - 1}; f{k - 1}; f{k - 1}; }};" for k in range(1, 40)) + "f39")
     _of("for a in 1 2 3 4 5 6; do " * 12 + "echo $a" + "; done" * 12)
     _of("echo " + "{a,b}" * 40)
     _of("sudo " * 2000 + "rm x")
-    assert time.perf_counter() - began < 3.0
+    assert time.process_time() - began < 3.0
 
 
 def test_a_typical_command_is_quick() -> None:
@@ -368,10 +368,10 @@ def test_a_typical_command_is_quick() -> None:
         f"cd src{k} && git status --short | grep -v '^??' | head -20 && npm run test -- --watch=false"
         for k in range(200)
     ]
-    began = time.perf_counter()
+    began = time.process_time()
     for command in commands:
         _of(command)
-    assert (time.perf_counter() - began) / len(commands) < 0.003  # 0.2 ms here; the rest is room for a busy machine
+    assert (time.process_time() - began) / len(commands) < 0.003  # 0.2 ms here; the rest is room for a busy machine
 
 
 # -- a generated tree of known commands is found again ---------------------------------------------------------------

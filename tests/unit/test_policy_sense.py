@@ -116,9 +116,9 @@ def test_a_rule_that_may_still_decide_something_is_read() -> None:
 
 def test_many_rules_are_compared_in_time_that_grows_with_their_number() -> None:
     many = [rule(f"r{i}", {"all": [X, {"arg": "h", "equals": f"h{i}"}]}) for i in range(3000)]
-    start = time.perf_counter()
+    start = time.process_time()
     accepted(*many)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert "rule r7 before" in refused(*many, rule("last", {"all": [{"arg": "h", "equals": "h7"}, X, Y]}))
 
 

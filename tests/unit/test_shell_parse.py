@@ -140,9 +140,9 @@ _HOSTILE += ["if x; then ", "case x in ", "case x in a) ", "for x in a; do ", "<
 @pytest.mark.parametrize("unit", _HOSTILE)
 def test_sixty_four_kilobytes_of_anything_are_read_in_bounded_time(unit: str) -> None:
     text = (unit * MAX_LENGTH)[:MAX_LENGTH]
-    began = time.perf_counter()
+    began = time.process_time()
     parse(text)
-    assert time.perf_counter() - began < 1.0  # 0.1 s here; the rest is room for a busy machine
+    assert time.process_time() - began < 1.0  # 0.1 s here; the rest is room for a busy machine
 
 
 _SIGNS = ["a", "rm", ";", "&", "|", "&&", "$", "${", "}", "$(", ")", "(", "`", "'", '"', "\\", "<", ">", "#", "=", "[["]

@@ -60,6 +60,6 @@ def test_an_awk_program_too_long_to_read_says_so() -> None:
     ],
 )
 def test_a_hostile_script_is_read_soon(argv: tuple[str, ...]) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     _names(*argv)
-    assert time.perf_counter() - began < 5.0  # 0.5 s here; the rest is room for a busy machine
+    assert time.process_time() - began < 5.0  # 0.5 s here; the rest is room for a busy machine
