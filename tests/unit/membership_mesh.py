@@ -10,6 +10,7 @@ from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock
 from interlock.commons.membership import BLIND, MemberKeys, MembershipProof
 from interlock.dap.drafts import ReportError, Role
+from interlock.dap.hpke import unseal
 from interlock.dap.jobs import AggregationJobInitReq, AggregationJobResp, ReportShare, VerifyInit
 from interlock.dap.leader import Leader
 from interlock.dap.messages import Extension, InputShareAad, PlaintextInputShare, Report, ReportMetadata
@@ -89,7 +90,9 @@ def asked_of_the_helper(mesh: Mesh, reports: list[Report]) -> list[ReportError |
         metadata = report.metadata
         aad = InputShareAad(world.task.task_id, world.task.configuration, metadata, report.public_share).encode()
         info = world.task.draft.input_share_info(Role.LEADER)
-        own = PlaintextInputShare.decode(KeyRing([world.leader_key]).open(report.leader_share, info, aad)).payload
+        share = report.leader_share
+        plain = unseal(world.leader_key.pair, share.enc, info, aad, share.payload)
+        own = PlaintextInputShare.decode(plain).payload
         step = leader_initialized(
             VDAF, world.held.verify_key, world.task.context, metadata.report_id, report.public_share, own
         )
