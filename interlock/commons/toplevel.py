@@ -106,10 +106,13 @@ def demand_draft(draft: Draft) -> None:
         told = f"have version {md.signed.version} and do not follow those before: {told}"
         raise CeremonyRefused(told, where="targets")
     demand_told(md.signed)
-    held = {sha256_hex(data) for data in draft.files}
+    held = {sha256_hex(data): len(data) for data in draft.files}
     for path, info in _changed(md.signed, before).items():
-        if info is not None and info.hashes["sha256"] not in held:
+        if info is not None and held.get(info.hashes["sha256"]) != info.length:
             raise CeremonyRefused(f"does not hold {path}, which is new", where="targets", fix="ask anew")
+    rows = (*md.signed.targets.values(), *(before.targets.values() if before else ()))
+    if set(held) - {info.hashes["sha256"] for info in rows}:
+        raise CeremonyRefused("brings a file that targets do not name", where="targets", fix="ask anew")
 
 
 def draft_words(draft: Draft) -> tuple[str, ...]:
@@ -194,7 +197,7 @@ def _changed(new: Targets, before: Targets | None) -> dict[str, TargetFile | Non
     """The files that are new or changed, and those that are gone (None)."""
     old = _NO_FILES if before is None else before.targets
     found: dict[str, TargetFile | None] = {
-        path: info for path, info in sorted(new.targets.items()) if path not in old or old[path].hashes != info.hashes
+        path: info for path, info in sorted(new.targets.items()) if path not in old or old[path] != info
     }
     return found | {path: None for path in sorted(old) if path not in new.targets}
 

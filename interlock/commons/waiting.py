@@ -15,7 +15,7 @@ from typing import Final
 
 from interlock.base.codec import Malformed
 from interlock.base.files import BadState, file_lock, read_bounded, replace, stamped, unstamped
-from interlock.base.keys import ed25519_of
+from interlock.base.keys import BadKey, ed25519_of
 from interlock.base.text import b64, unb64
 from interlock.commons.holders import read_targets
 from interlock.commons.keyring import named_key
@@ -59,7 +59,7 @@ def read_waiting(home: Path) -> Waiting:
             raise Malformed("has no files and keys")
         found = {name: unb64(str(data), "file") for name, data in files.items()}
         return Waiting(found, {role: ed25519_of(str(text)).text for role, text in rekeyed.items()})
-    except Malformed:
+    except (Malformed, BadKey):
         raise BadState("is damaged", where=str(path), fix="remove it, and ask for the changes again") from None
 
 
