@@ -45,7 +45,7 @@ class Undecided(Exception):
         self.outcomes = outcomes
 
 
-class Path:
+class Told:
     """Coins that fall as they are told; the first one that is not told stops the sampler and says how it could fall."""
 
     def __init__(self, told: tuple[int, ...]) -> None:
@@ -91,7 +91,7 @@ def odds(sampler: Sampler, least: Weight) -> tuple[dict[int, Weight], Weight]:
             rest += weight
             continue
         try:
-            result = sampler(Path(path))
+            result = sampler(Told(path))
             found[result] = found.get(result, Fraction(0)) + weight
         except Undecided as e:
             todo += [((*path, value), weight * p) for value, p in e.outcomes]
