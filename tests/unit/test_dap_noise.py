@@ -232,6 +232,21 @@ def test_a_tasks_noise_is_read_as_it_was_written(mechanism: Mechanism, cost: Fra
     assert Noise.decode(noise.encode()) == noise
 
 
+def _written(numbers: tuple[int, ...]) -> bytes:
+    code, *rest = numbers
+    return bytes([code]) + b"".join(number.to_bytes(8, "big") for number in rest)
+
+
+@given(st.binary(max_size=40) | st.tuples(st.integers(0, 3), *[st.integers(0, 1 << 40)] * 4).map(_written))
+def test_whatever_is_read_as_noise_is_written_the_same_again(data: bytes) -> None:
+    try:
+        noise = Noise.decode(data)
+    except Malformed as e:
+        assert "\n" not in str(e)
+        return
+    assert noise.encode() == data
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
