@@ -241,8 +241,7 @@ def _written(numbers: tuple[int, ...]) -> bytes:
 def test_whatever_is_read_as_noise_is_written_the_same_again(data: bytes) -> None:
     try:
         noise = Noise.decode(data)
-    except Malformed as e:
-        assert "\n" not in str(e)
+    except Malformed:
         return
     assert noise.encode() == data
 
