@@ -407,7 +407,7 @@ def test_a_good_file_is_read(name: str) -> None:
     file.parse(file.mend(json.loads(file.good)))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 @pytest.mark.parametrize("name", sorted(FILES))
 @given(data=st.data())
 def test_a_file_with_any_one_value_replaced_is_read_or_refused_in_one_line(name: str, data: st.DataObject) -> None:
@@ -417,7 +417,7 @@ def test_a_file_with_any_one_value_replaced_is_read_or_refused_in_one_line(name:
     assert "\n" not in _said(file, file.mend(bent))
 
 
-@settings(deadline=None)
+@settings(max_examples=20)
 @pytest.mark.parametrize("name", sorted(FILES))
 @given(raw=st.binary(max_size=60), at=st.floats(0, 1))
 def test_any_bytes_are_read_or_refused_in_one_line(name: str, raw: bytes, at: float) -> None:
@@ -427,7 +427,7 @@ def test_any_bytes_are_read_or_refused_in_one_line(name: str, raw: bytes, at: fl
         assert "\n" not in _said(file, data)
 
 
-@settings(deadline=None)
+@settings(max_examples=50)
 @pytest.mark.parametrize("name", sorted(STATE))
 @given(data=st.data())
 def test_a_file_of_a_node_s_home_with_any_one_value_replaced_is_read_or_refused_in_one_line(

@@ -90,6 +90,15 @@ def test_nothing_is_told_before_a_yes_nor_after_a_no(scene: Scene, capsys: pytes
     assert scene.monitor.notices.told().counts == {AGREES: 1}
 
 
+def test_a_no_to_everything_is_one_to_the_monitor_too(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.member("consent", "on", "--monitor")
+    scene.member("update")
+    assert scene.member("consent", "off") == EXIT_OK
+    assert f"{scene.url}: no" in capsys.readouterr().out
+    assert list((scene.member.home / "told").iterdir()) == []
+    assert "no consent" in scene.checks(capsys)["ok"]
+
+
 def test_status_and_doctor_say_how_telling_stands(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     scene.member("consent", "on", "--monitor")
     assert "is told with the next update" in scene.checks(capsys)["ok"]

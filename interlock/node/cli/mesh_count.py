@@ -16,6 +16,7 @@ from interlock.commons import consent as consents
 from interlock.commons.consent import Consent, Terms
 from interlock.commons.indicators import Catalog
 from interlock.commons.known_operators import known_operators
+from interlock.commons.notices import forget_told
 from interlock.dap.task import Task, TaskRefused
 from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
@@ -86,6 +87,8 @@ def _off(args: argparse.Namespace, config: MeshConfig) -> int:
         for task in named:
             dropped = report.withdraw(config.home, store, task, SystemClock().now_us())
             print(f"{task}: no; {dropped} reports that were queued are dropped")
+    if not args.task:
+        forget_told(config.home)
     if not named:
         print("no consent is given: nothing is counted and nothing is sent")
     return EXIT_OK
