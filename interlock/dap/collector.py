@@ -100,9 +100,11 @@ class Collector:
     def taken(self, place: str) -> None:
         """Tell the leader that the result at a place is kept here, so that the next question is about another batch.
 
-        Raises: DapProblem, Unreachable, TooLarge; the leader has the result still, or has forgotten it.
+        May be said again. Raises: DapProblem, Unreachable, TooLarge; then the leader may have the result still.
         """
-        checked(self._exchange("DELETE", place), place)
+        reply = self._exchange("DELETE", place)
+        if reply.status not in (404, 410):  # it was told before, and that answer was lost
+            checked(reply, place)
 
     def _asked(self, interval: Interval | None) -> Collected | Pending:
         request = CollectionJobReq(query_for(interval)).encode()
