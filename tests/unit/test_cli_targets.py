@@ -18,6 +18,8 @@ from interlock.commons.signers import open_key
 from interlock.commons.waiting import read_waiting
 from interlock.node.cli import mesh_ceremony, mesh_keys, mesh_publish
 from interlock.node.cli.main import main
+from interlock.node.cli.mesh_status import rows
+from interlock.node.config import MeshConfig
 from tests.unit.commons_world import World, hand_over, pack, seed, world
 
 LITTLE = 64 << 10  # bytes of memory to seal with, so that a test takes no seconds
@@ -98,6 +100,8 @@ def test_two_of_three_take_a_granted_rule_out_of_force_and_one_does_not(commons:
         assert (code, "are in force" in said) == (EXIT_OK, True)
     assert [str(row) for row in node.update().withdrawn] == ["team version 1 in stable: team.zap (it blocks everybody)"]
     assert _states(commons) == {}
+    told = [row.detail for row in rows(MeshConfig(commons.home / "node")) if row.check == "team@stable taken back"]
+    assert told == ["team version 1 in stable: team.zap (it blocks everybody) is out of force"]
     assert not read_waiting(commons.home / "commons")
 
 
@@ -126,7 +130,7 @@ def test_targets_are_verified_under_a_root(commons: World, run: Run) -> None:
 def test_keys_that_people_hold_are_listed_with_them_and_not_rotated_here(run: Run) -> None:
     code, said = run("keys", "list", "--dir", "HOME/commons", "--json")
     assert code == EXIT_OK
-    rows = [(row["role"], row["holder"]) for row in json.loads(said)["keys"] if row["role"] == "targets"]
-    assert rows == [("targets", "tara"), ("targets", "theo"), ("targets", "tom")]
+    listed = [(row["role"], row["holder"]) for row in json.loads(said)["keys"] if row["role"] == "targets"]
+    assert listed == [("targets", "tara"), ("targets", "theo"), ("targets", "tom")]
     code, said = run("keys", "rotate", "targets", "--dir", "HOME/commons", "--out", "HOME/r")
     assert (code, "has holders" in said) == (EXIT_USAGE, True)

@@ -9,7 +9,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -126,8 +126,9 @@ def _subscribed(config: MeshConfig, followed: Subscription, live: Live, now: int
 
 
 def _withdrawals(live: Live, row: LiveRow) -> Iterator[Row]:
-    for taken in live.withdrawn:
-        if taken.of(row.pack, row.version, row.ring):
+    about = [taken for taken in live.withdrawn if taken.of(row.pack, row.version, row.ring)]
+    for taken in about:
+        if replace(taken, scope="removal") == taken or replace(taken, scope="removal") not in about:
             stays = "stays in force here" if live.held_back(row) is None else "does not come into force here"
             done = "is out of force" if taken.scope == "removal" else f"{stays}, and no node begins it"
             fix = "look for a newer version, or unsubscribe"
