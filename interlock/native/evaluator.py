@@ -29,6 +29,7 @@ _ALLOW: Final = Decision.allow()
 # Policies that stay compiled, the installed one and those of principals: so many in any case, and more up to so many
 # with so many rules together.
 _KEPT: Final = (64, 4096, 200_000)
+_LONG: Final = 4096  # characters of an argument from which on a call is judged at once by what every answer needs
 _WRAPPED: Final = type(result_args(None))  # of the arguments of a result that was no mapping
 
 
@@ -61,7 +62,8 @@ class NativeEvaluator:
             return evaluate(policy, event)
         try:
             compiled = self._kept.get(id(policy)) or self._compiled(policy)
-            if event.phase in compiled.alone and _opinions(compiled, event, 0, compiled.size) is None:
+            short = event.phase in compiled.alone and not _holds_much(event.args)
+            if short and _opinions(compiled, event, 0, compiled.size) is None:
                 return Outcome(_ALLOW, event)
             return _folded(compiled, event)
         except _Failed as e:
@@ -74,6 +76,8 @@ class NativeEvaluator:
         """Whether no rule says anything of a call; see `engine.evaluate.Evaluator`."""
         compiled = self._kept.get(id(policy))
         if compiled is None or "call" not in compiled.alone or type(action) is not str or not action:
+            return False
+        if _holds_much(args):
             return False
         said: object = compiled.plan.opinions(0, compiled.size, True, action, args, False, principal, cwd, ())
         return said is None
@@ -133,6 +137,17 @@ class _Failed(Exception):
     def __init__(self, error: Exception) -> None:
         self.error = error
         super().__init__()
+
+
+def _holds_much(args: Mapping[str, object]) -> bool:
+    """Whether a text among the arguments is so long that the rules are asked once only: of a copy, which costs little.
+
+    Of what lies deeper the native engine tells itself, and asks for a copy.
+    """
+    if not isinstance(args, dict):
+        return False
+    values = tuple(dict.values(args))  # at once, for another thread may change it
+    return any(type(value) is str and len(value) > _LONG for value in values)
 
 
 def _opinions(compiled: _Compiled, event: SensorEvent, lo: int, hi: int) -> Any:

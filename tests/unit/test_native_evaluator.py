@@ -26,6 +26,7 @@ from interlock.native.planner import Segment, planned
 if not availability().installed:
     pytest.skip(availability().sentence, allow_module_level=True)
 
+from interlock.native import evaluator
 from interlock.native.evaluator import NativeEvaluator, chosen_evaluator
 
 RULES: list[dict[str, Any]] = [
@@ -212,6 +213,29 @@ def test_a_call_that_no_rule_objects_to_takes_the_short_way_and_no_other_does(mo
             enforce_tool_call("t", cast(Any, {3: 1}))
         with pytest.raises(TypeError):
             enforce_tool_call("", given)
+    finally:
+        ambient.install(None)
+
+
+@pytest.mark.parametrize("text", ["bad" + "x" * 10_000, "good" + "x" * 10_000])
+def test_a_long_text_is_judged_once_whether_a_rule_objects_or_not(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    asked: list[tuple[int, int]] = []
+    opinions = evaluator._opinions
+
+    def counted(compiled: Any, event: SensorEvent, lo: int, hi: int) -> Any:
+        asked.append((lo, hi))
+        return opinions(compiled, event, lo, hi)
+
+    monkeypatch.setattr(evaluator, "_opinions", counted)
+    rule = {"id": "r", "when": {"arg": "x", "prefix": "bad"}, "verdict": "block", "reason": "no"}
+    interlock.install(policy=policy(rule))
+    try:
+        if text.startswith("bad"):
+            with pytest.raises(Blocked, match="no"):
+                enforce_tool_call("t", {"x": text})
+        else:
+            assert enforce_tool_call("t", {"x": text}) == {"x": text}
+        assert asked == [(0, 1)]
     finally:
         ambient.install(None)
 

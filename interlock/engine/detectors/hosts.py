@@ -25,7 +25,7 @@ _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\Z")
 _DEVIATING: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")  # sharp s, final sigma, joiners
 _IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,31}\Z")
-_URL_END: Final = re.compile(r"[\s\"'`<>|;(){},]|\Z")
+_URL_END: Final = re.compile(r"[\s\"'`<>|;(){},]")
 _LOCAL_SUFFIXES: Final = ("localhost", "local", "internal", "lan", "home.arpa", "intranet", "corp", "test", "invalid")
 _MAX_HOST: Final = 1000
 _MAX_SHOWN: Final = 2000
@@ -75,13 +75,14 @@ def normal_host(text: str) -> str:
 def urls_in_text(text: str) -> list[str]:
     """Everything that looks like SCHEME://... in a text, each up to the next blank or quote or 2,000 characters."""
     found = []
-    at, clear = text.find("://"), 0  # from here to there nothing ends a URL, and is not read again for the next one
+    at, end = text.find("://"), -1  # up to its end nothing ends a URL, and is not read again for the next one
     while at >= 0:
-        scheme = _IN_TEXT.search(text, max(0, at - 32), at)
+        scheme = _IN_TEXT.search(text, at - 32 if at > 32 else 0, at)
         if scheme:
-            ending = _URL_END.search(text, max(at + 3, clear), min(len(text), at + _MAX_SHOWN))
-            clear = ending.start() if ending else len(text)
-            found.append(text[scheme.start() : clear])
+            if end < at + 3:
+                ending = _URL_END.search(text, at + 3)
+                end = ending.start() if ending else len(text)
+            found.append(text[scheme.start() : end if end - at < _MAX_SHOWN else at + _MAX_SHOWN])
         at = text.find("://", at + 3)
     return found
 

@@ -72,6 +72,8 @@ def _url_data(params: Mapping[str, object]) -> RuleFunction:
     least = _positive("url_data", params, _QUERY)
 
     def carries(text: str) -> bool:
+        if "?" not in text:
+            return False
         return _IMAGE.search(text) is not None or any(len(url.partition("?")[2]) >= least for url in urls_in_text(text))
 
     return _over_texts("url_data", carries, "a URL carries data in its query")

@@ -28,7 +28,11 @@ _DIGITS: Final = re.compile(
 )
 _DIGIT: Final = re.compile(r"\d\d")
 _GROUP: Final = re.compile(r"\d+")
-_SSN: Final = re.compile(r"[0-8](?<![\w-]\d)\d{2}(?<!000)(?<!666)([- ])(?!00)\d{2}\1(?!0000)\d{4}(?![\w-])", re.ASCII)
+# from the first sign on, since digits are many; what stands before it is looked at last
+_SSN: Final = re.compile(
+    r"([- ])(?!00)\d\d\1(?!0000)\d{4}(?![\w-])(?<=[0-8]\d\d.{8})(?<![\w-]\d{3}.{8})(?<!000.{8})(?<!666.{8})", re.ASCII
+)
+_SSN_AREA: Final = 3  # digits before that sign
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
 _TWICE: Final = [sum(divmod(2 * d, 10)) for d in range(10)]  # twice a digit, its digits added up
 _DOUBLED: Final = {str(d): twice for d, twice in enumerate(_TWICE)}
@@ -36,6 +40,7 @@ _VALUES: Final = bytes(max(byte - 48, 0) for byte in range(256))
 _TWICE_VALUES: Final = bytes(_TWICE[byte] if byte < 10 else 0 for byte in range(256))
 _NO_BRAND: Final = frozenset("01789")  # first digits of no card
 _SHORTEST: Final = 13  # digits of a card
+_LONGEST: Final = 19
 _IBAN_LENGTHS: Final = {
     country: size
     for size, countries in {
@@ -61,10 +66,12 @@ _IBAN_LENGTHS: Final = {
 }
 # the two digits after an IBAN's country
 _IBAN: Final = re.compile(r"\d\d(?<=[A-Z]{2}\d\d)(?<![A-Z0-9].{4})", re.ASCII | re.IGNORECASE)
-# what follows them, by the country's length, so that nothing is read that cannot be one
+# what follows them, by the country in any case, so that nothing is read that cannot be one; written out, and nothing
+# is given back: the quickest that `re` has
 _IBAN_ENDS: Final = {
-    country: re.compile(rf"(?:[ -]?[A-Za-z0-9]){{{size - 4}}}+(?![A-Za-z0-9])").match
+    "".join(letters): re.compile("[ -]?+[A-Za-z0-9]" * (size - 4) + "(?![A-Za-z0-9])").match
     for country, size in _IBAN_LENGTHS.items()
+    for letters in itertools.product(*((letter, letter.lower()) for letter in country))
 }
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
@@ -90,7 +97,7 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
     if _DIGIT.search(text):
         text = _ibans(text, put)
         text = _DIGITS.sub(lambda m: _cards(m.group(), put), text)
-        text = _SSN.sub(lambda m: put("SSN"), text)
+        text = _ssns(text, put)
     if emails and "@" in text:
         text = _EMAIL.sub(lambda m: put("EMAIL"), text)
     return text
@@ -99,13 +106,25 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
 def _ibans(text: str, put: Callable[[str], str]) -> str:
     out: list[str] = []
     copied = 0
-    for match in _IBAN.finditer(text):
-        digits = match.start()
-        ends = _IBAN_ENDS.get(text[digits - 2 : digits].upper())
-        end = ends(text, digits + 2) if ends is not None and digits - 2 >= copied else None
-        if end and _mod97(text[digits - 2 : end.end()].replace(" ", "").replace("-", "").upper()) == 1:
-            out += [text[copied : digits - 2], put("IBAN")]
-            copied = end.end()
+    ends_of = _IBAN_ENDS.get
+    for begun in [match.end() for match in _IBAN.finditer(text)]:
+        ends = ends_of(text[begun - 4 : begun - 2])
+        end = None if ends is None else ends(text, begun)
+        if end is None:
+            continue
+        start, past = begun - 4, end.end()
+        if start >= copied and _mod97(text[start:past].replace(" ", "").replace("-", "").upper()) == 1:
+            out += [text[copied:start], put("IBAN")]
+            copied = past
+    return "".join([*out, text[copied:]])
+
+
+def _ssns(text: str, put: Callable[[str], str]) -> str:
+    out: list[str] = []
+    copied = 0
+    for match in _SSN.finditer(text):
+        out += [text[copied : match.start() - _SSN_AREA], put("SSN")]
+        copied = match.end()
     return "".join([*out, text[copied:]])
 
 
@@ -133,17 +152,30 @@ def _cards(run: str, put: Callable[[str], str]) -> str:
 
 
 def _found(digits: str, ends: list[int]) -> list[tuple[int, int]]:
-    """The first and the last group of each card in a run."""
+    """The first and the last group of each card in a run; of those that begin with a group the longest."""
+    begins = [0, *ends[:-1]]
+    # only the last group of a card may be short
+    short = [k for k, begin in enumerate(begins) if ends[k] - begin < 4]
+    short.append(len(ends) - 1)
     sums = _luhn_sums(digits)
     cards: list[tuple[int, int]] = []
-    past = 0
-    for first, begin in enumerate([0, *ends[:-1]]):
-        if first < past or digits[begin] in _NO_BRAND:
+    past = reach = nearest = 0
+    for first, begin in enumerate(begins):
+        if digits[begin] in _NO_BRAND or first < past:
             continue
-        last = _card_end(digits, ends, sums, first)
-        if last is not None:
-            cards.append((first, last))
-            past = last + 1
+        longest = begin + _LONGEST
+        while ends[reach] <= longest and reach < short[-1]:
+            reach += 1
+        while short[nearest] < first:
+            nearest += 1
+        last = reach if reach < short[nearest] else short[nearest]
+        while last >= first and (end := ends[last]) - begin >= _SHORTEST:
+            summed = sums[end % 2 == 0]  # of a card's digits the last stands as it is, the one before it is doubled
+            if end <= longest and (summed[end] - summed[begin]) % 10 == 0 and _is_card(digits[begin:end]):
+                cards.append((first, last))
+                past = last + 1
+                break
+            last -= 1
     return cards
 
 
@@ -155,24 +187,6 @@ def _luhn_sums(digits: str) -> tuple[list[int], list[int]]:
     odd, even = bytearray(plain), bytearray(twice)
     odd[1::2], even[1::2] = twice[1::2], plain[1::2]
     return list(itertools.accumulate(odd, initial=0)), list(itertools.accumulate(even, initial=0))
-
-
-def _card_end(digits: str, ends: list[int], sums: tuple[list[int], list[int]], first: int) -> int | None:
-    """The group with which a card that begins at group `first` ends; the longest wins."""
-    begin, found = ends[first - 1] if first else 0, None
-    at = begin
-    for last in range(first, min(first + 6, len(ends))):
-        end = ends[last]
-        if end - begin > 19:
-            break
-        if end - begin >= _SHORTEST:
-            summed = sums[end % 2 == 0]  # of a card's digits the last stands as it is, the one before it is doubled
-            if (summed[end] - summed[begin]) % 10 == 0 and _is_card(digits[begin:end]):
-                found = last
-        if end - at < 4:  # only the last group of a card may be shorter
-            break
-        at = end
-    return found
 
 
 def _is_card(digits: str) -> bool:

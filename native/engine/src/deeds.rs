@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 
 use crate::analysis::effects::Intent;
 use crate::context::Context;
-use crate::detectors::hosts::{is_public, NoHost, CLOUD_METADATA};
+use crate::detectors::addresses::{is_public, CLOUD_METADATA};
+use crate::detectors::hosts::NoHost;
 use crate::matching::{Test, Unjudged};
 use crate::normalise::normal;
 use crate::rx::Rx;

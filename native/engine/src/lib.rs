@@ -5,6 +5,7 @@
 
 pub mod analysis;
 pub mod argpath;
+mod ascii;
 pub mod canonical;
 pub mod caught;
 pub mod conditions;

@@ -29,7 +29,7 @@ struct Table {
 /// The normal form of a text.
 #[must_use]
 pub fn normal(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() || !text.chars().any(|c| NORMAL.may_change(c)) {
+    if text.is_ascii() || !NORMAL.may_change_in(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -105,6 +105,32 @@ impl Table {
                 }
             }
         }
+    }
+
+    fn may_change_in(&self, text: &str) -> bool {
+        let pairs = text.as_bytes();
+        let mut at = 0;
+        while let Some(first) = pairs.get(at) {
+            match (*first, pairs.get(at + 1)) {
+                (0..=0x7f, _) => at += 1,
+                (0xc2..=0xdf, Some(second)) => {
+                    let code = u32::from(*first & 0x1f) << 6 | u32::from(*second & 0x3f);
+                    let marks = self.marks.get(usize::from(*first & 0x1f)).copied();
+                    if marks.is_none_or(|marks| marks >> (code % 64) & 1 == 1) {
+                        return true;
+                    }
+                    at += 2;
+                }
+                _ => {
+                    let here = text.get(at..).and_then(|rest| rest.chars().next());
+                    let Some(c) = here.filter(|c| !self.may_change(*c)) else {
+                        return true;
+                    };
+                    at += c.len_utf8();
+                }
+            }
+        }
+        false
     }
 
     fn may_change(&self, c: char) -> bool {

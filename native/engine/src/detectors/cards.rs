@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use crate::detectors::reading::next_byte;
 
 const MAX_GROUPS: usize = 401; // of digits in one run
+const LEAST_GROUP: usize = 4; // digits of a run's first group
 const SHORTEST: usize = 13; // digits of a card
 const LONGEST: usize = 19;
 const FIRST_DIGIT: u32 = 0x660; // outside ASCII
@@ -24,18 +25,29 @@ struct Group {
 #[derive(Default)]
 struct Run {
     groups: Vec<Group>,
-    digits: Vec<u32>,
+    digits: Vec<u8>,
     /// For each count of leading digits their sum with every second one doubled: those at even, at odd places.
-    sums: [Vec<u32>; 2],
+    sums: Vec<[u32; 2]>,
 }
 
 impl Run {
     /// Read the run that begins at a group; false where its first group is too short or too long.
     fn read(&mut self, text: &str, start: usize) -> (bool, usize) {
+        let plain = text.as_bytes().get(start..).unwrap_or_default();
+        let size = plain
+            .iter()
+            .take(LEAST_GROUP)
+            .take_while(|b| b.is_ascii_digit())
+            .count();
+        if size < LEAST_GROUP && plain.get(size).is_none_or(|b| *b < FIRST_WIDE) {
+            return (false, start + size);
+        }
         self.groups.clear();
         self.digits.clear();
+        self.sums.clear();
+        self.sums.push([0, 0]);
         let (end, count) = self.group(text, start);
-        if !(4..=LONGEST).contains(&count) {
+        if !(LEAST_GROUP..=LONGEST).contains(&count) {
             return (false, end);
         }
         while self.groups.len() < MAX_GROUPS {
@@ -59,11 +71,17 @@ impl Run {
     fn group(&mut self, text: &str, start: usize) -> (usize, usize) {
         let before = self.digits.len();
         let mut end = start;
-        for c in text.get(start..).unwrap_or("").chars() {
-            let Some(value) = value_of(c) else {
+        loop {
+            let rest = text.as_bytes().get(end..).unwrap_or_default();
+            let plain = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            self.extend(rest.iter().take(plain).map(|b| b - b'0'));
+            end += plain;
+            let wide = rest.get(plain).is_some_and(|b| *b >= FIRST_WIDE);
+            let next = wide.then(|| text.get(end..)?.chars().next()).flatten();
+            let Some((c, value)) = next.and_then(|c| Some((c, value_of(c)?))) else {
                 break;
             };
-            self.digits.push(value);
+            self.extend(std::iter::once(value));
             end += c.len_utf8();
         }
         let digits = self.digits.len();
@@ -71,27 +89,18 @@ impl Run {
         (end, digits - before)
     }
 
-    fn add_up(&mut self) {
-        let [even, odd] = &mut self.sums;
-        for sums in [&mut *even, &mut *odd] {
-            sums.clear();
-            sums.reserve(self.digits.len() + 2);
-            sums.push(0);
-        }
-        let (mut one, mut other) = (0, 0); // of which each doubles the digits that the other takes as they are
-        for pair in self.digits.chunks(2) {
-            let first = pair.first().copied().unwrap_or(0);
-            one += doubled(first);
-            other += first;
-            even.push(one);
-            odd.push(other);
-            if let Some(second) = pair.get(1) {
-                one += second;
-                other += doubled(*second);
-                even.push(one);
-                odd.push(other);
-            }
-        }
+    fn extend(&mut self, digits: impl ExactSizeIterator<Item = u8> + Clone) {
+        let mut sums = self.sums.last().copied().unwrap_or_default();
+        let mut at_even = self.digits.len() % 2 == 0;
+        self.digits.extend(digits.clone());
+        self.sums.extend(digits.map(|digit| {
+            let [even, odd] = &mut sums;
+            let (doubled, plain) = if at_even { (even, odd) } else { (odd, even) };
+            *doubled += u32::from(twice(digit));
+            *plain += u32::from(digit);
+            at_even = !at_even;
+            sums
+        }));
     }
 
     /// The group with which a card that begins at group `first` ends; the longest wins.
@@ -100,6 +109,9 @@ impl Run {
             .checked_sub(1)
             .and_then(|before| self.groups.get(before));
         let begin = before.map_or(0, |group| group.digits);
+        if !matches!(self.digits.get(begin), Some(2..=6)) {
+            return None; // no brand's
+        }
         let (mut at, mut found) = (begin, None);
         for (last, group) in self.groups.iter().enumerate().skip(first).take(6) {
             let size = group.digits - begin;
@@ -119,13 +131,15 @@ impl Run {
 
     fn is_card(&self, begin: usize, end: usize) -> bool {
         // of a card's digits the last stands as it is, and the one before it is doubled
-        let [first, second] = &self.sums;
-        let sums = if end % 2 == 0 { first } else { second };
-        let sum = sums
-            .get(end)
-            .zip(sums.get(begin))
-            .map(|(all, before)| all - before);
-        sum.is_some_and(|sum| sum % 10 == 0) && self.digits.get(begin..end).is_some_and(has_length)
+        let sum = |at: usize| {
+            self.sums
+                .get(at)
+                .map(|[even, odd]| if end % 2 == 0 { even } else { odd })
+        };
+        let checks = sum(end)
+            .zip(sum(begin))
+            .is_some_and(|(all, before)| (all - before) % 10 == 0);
+        checks && self.digits.get(begin..end).is_some_and(has_length)
     }
 }
 
@@ -140,7 +154,6 @@ pub fn cards<'t>(text: Cow<'t, str>, label: &mut dyn FnMut() -> String) -> Cow<'
         if !whole || run.digits.len() < SHORTEST {
             continue;
         }
-        run.add_up();
         let mut first = 0;
         while let Some(group) = run.groups.get(first) {
             let last = run.card_end(first);
@@ -175,15 +188,17 @@ fn next_digit(text: &str, from: usize) -> Option<usize> {
 
 /// Past the one or two signs that may stand between groups of digits.
 fn past_signs(text: &str, from: usize) -> Option<usize> {
-    let is_sign = |c: &char| {
-        matches!(
-            c,
-            ' ' | '-' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}'..='\u{2015}'
-        )
-    };
-    let signs = text.get(from..)?.chars().take(2).take_while(is_sign);
-    let size: usize = signs.map(char::len_utf8).sum();
-    (size > 0).then_some(from + size)
+    let bytes = text.as_bytes();
+    let mut at = from;
+    for _ in 0..2 {
+        at += match bytes.get(at..)? {
+            [b' ' | b'-', ..] => 1,
+            [0xc2, 0xa0, ..] => 2,
+            [0xe2, 0x80, 0x89 | 0x90..=0x95 | 0xaf, ..] => 3,
+            _ => break,
+        };
+    }
+    (at > from).then_some(at)
 }
 
 /// Whether digits are a card number.
@@ -192,14 +207,14 @@ pub fn is_card(digits: &str) -> bool {
     if digits.chars().count() < SHORTEST {
         return false;
     }
-    let plain: Option<Vec<u32>> = digits.chars().map(value_of).collect();
+    let plain: Option<Vec<u8>> = digits.chars().map(value_of).collect();
     plain.is_some_and(|plain| has_length(&plain) && luhn(&plain))
 }
 
 /// The value of a decimal digit of any script: they stand in runs of ten that begin with zero.
-fn value_of(c: char) -> Option<u32> {
+fn value_of(c: char) -> Option<u8> {
     if let Some(value) = c.to_digit(10) {
-        return Some(value);
+        return u8::try_from(value).ok();
     }
     let code = u32::from(c);
     if code < FIRST_DIGIT {
@@ -207,7 +222,9 @@ fn value_of(c: char) -> Option<u32> {
     }
     let after = DECIMALS.partition_point(|(low, _)| *low <= code);
     let (low, high) = DECIMALS.get(after.checked_sub(1)?)?;
-    (code <= *high).then(|| (code - low) % 10)
+    u8::try_from((code - low) % 10)
+        .ok()
+        .filter(|_| code <= *high)
 }
 
 static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
@@ -217,13 +234,13 @@ static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
 });
 
 /// Whether a number has a length of the brand that its prefix belongs to.
-fn has_length(plain: &[u32]) -> bool {
+fn has_length(plain: &[u8]) -> bool {
     let size = plain.len();
     let start = |count: usize| {
         plain
             .iter()
             .take(count)
-            .fold(0, |all, digit| all * 10 + digit)
+            .fold(0, |all, digit| all * 10 + u32::from(*digit))
     };
     let (two, three, four) = (start(2), start(3), start(4));
     match () {
@@ -240,19 +257,18 @@ fn has_length(plain: &[u32]) -> bool {
 }
 
 /// Twice a digit, its digits added up.
-fn doubled(digit: u32) -> u32 {
-    (2 * digit) / 10 + (2 * digit) % 10
+fn twice(digit: u8) -> u8 {
+    if digit > 4 {
+        2 * digit - 9
+    } else {
+        2 * digit
+    }
 }
 
-fn luhn(plain: &[u32]) -> bool {
-    let odd: u32 = plain.iter().rev().step_by(2).sum();
-    let even: u32 = plain
-        .iter()
-        .rev()
-        .skip(1)
-        .step_by(2)
-        .copied()
-        .map(doubled)
+fn luhn(plain: &[u8]) -> bool {
+    let figures = plain.iter().rev().enumerate();
+    let sum: u32 = figures
+        .map(|(at, digit)| u32::from(if at % 2 == 0 { *digit } else { twice(*digit) }))
         .sum();
-    (odd + even) % 10 == 0
+    sum % 10 == 0
 }

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use crate::detectors::hosts::{head, host_of_url, is_blank, normal_host, readable, urls_in_text};
+use crate::detectors::hosts::{head, is_blank, normal_host, readable};
+use crate::detectors::urls::urls_in_text;
 use crate::matching::Unjudged;
 use crate::rx::Rx;
 
@@ -160,7 +161,7 @@ fn takes_value(word: &str) -> bool {
 fn hosts_of_word(word: &str, program: &str, see: See<'_>) -> Result<bool, Unjudged> {
     if word.contains("://") {
         for url in urls_in_text(word) {
-            if let Some(Some(host)) = readable(host_of_url(url, false))? {
+            if let Some(Some(host)) = readable(url.host())? {
                 if !see(&host) {
                     return Ok(false);
                 }

@@ -1,72 +1,14 @@
 //! Which host a text leads to, read so that no spelling hides it: as `engine/detectors/hosts.py`.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
+use crate::detectors::addresses::{ipv4, ipv6, is_number};
 use crate::matching::Unjudged;
-
-/// Hosts at which clouds hand out credentials to the machines that ask.
-pub const CLOUD_METADATA: [&str; 14] = [
-    "100.100.100.200",
-    "169.254.169.253",
-    "169.254.169.254",
-    "169.254.170.2",
-    "169.254.170.23",
-    "192.0.0.192",
-    "fd00:ec2::23",
-    "fd00:ec2::254",
-    "fd20:ce::254",
-    "instance-data",
-    "metadata",
-    "metadata.azure.internal",
-    "metadata.goog",
-    "metadata.google.internal",
-];
 
 const MAX_HOST: usize = 1000;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
-const MAX_SCHEME: usize = 32;
-const MAX_SHOWN: usize = 2000; // characters of one URL in a text
-const LOCAL: [&str; 9] = [
-    "localhost",
-    "local",
-    "internal",
-    "lan",
-    "home.arpa",
-    "intranet",
-    "corp",
-    "test",
-    "invalid",
-];
+/// Characters of a scheme.
+pub const MAX_SCHEME: usize = 32;
 const DEVIATING: [char; 5] = ['\u{df}', '\u{1e9e}', '\u{3c2}', '\u{200c}', '\u{200d}'];
-/// Networks that are no public ones: address, bits of the prefix.
-const NO_PUBLIC_V4: [([u8; 4], u32); 14] = [
-    ([0, 0, 0, 0], 8),
-    ([10, 0, 0, 0], 8),
-    ([100, 64, 0, 0], 10),
-    ([127, 0, 0, 0], 8),
-    ([169, 254, 0, 0], 16),
-    ([172, 16, 0, 0], 12),
-    ([192, 0, 0, 0], 29),
-    ([192, 0, 0, 170], 31),
-    ([192, 0, 2, 0], 24),
-    ([192, 168, 0, 0], 16),
-    ([198, 18, 0, 0], 15),
-    ([198, 51, 100, 0], 24),
-    ([203, 0, 113, 0], 24),
-    ([240, 0, 0, 0], 4),
-];
-const NO_PUBLIC_V6: [([u16; 8], u32); 9] = [
-    ([0, 0, 0, 0, 0, 0, 0, 0], 127), // :: and ::1
-    ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96),
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64),
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
-    ([0x2001, 2, 0, 0, 0, 0, 0, 0], 48),
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
-    ([0x2001, 0x10, 0, 0, 0, 0, 0, 0], 28),
-    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
-    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
-];
 
 /// Why a text names no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +67,14 @@ pub fn host_of_url(text: &str, bare: bool) -> Host<Option<String>> {
     } else {
         text
     };
+    host_of_clean(text, bare)
+}
+
+/// The same of a URL within which no tab and no line feed stands, and no blank at its ends.
+///
+/// # Errors
+/// Where it cannot be read in one way only.
+pub fn host_of_clean(text: &str, bare: bool) -> Host<Option<String>> {
     let Some((scheme, rest)) = scheme_of(text) else {
         return if bare { without_scheme(text) } else { Ok(None) };
     };
@@ -166,7 +116,9 @@ fn is_scheme(text: &str) -> bool {
         && bytes.all(is_scheme_byte)
 }
 
-fn is_scheme_byte(b: u8) -> bool {
+/// Whether a byte may stand in a scheme.
+#[must_use]
+pub fn is_scheme_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'+' | b'.' | b'-')
 }
 
@@ -230,7 +182,7 @@ fn host_port(place: &str) -> Host<(&str, &str)> {
 /// Where it cannot be read in one way only.
 pub fn normal_host(text: &str) -> Host<String> {
     if text.starts_with('[') {
-        return ipv6(text);
+        return ipv6(text).map_err(NoHost::Bad);
     }
     if text.is_empty() || text.chars().count() > MAX_HOST {
         return Err(NoHost::Bad("the host is empty or too long"));
@@ -248,7 +200,7 @@ pub fn normal_host(text: &str) -> Host<String> {
         return Err(NoHost::Bad("the host holds characters that no host has"));
     }
     if is_number(host.rsplit('.').next().unwrap_or("")) {
-        return ipv4(host);
+        return ipv4(host).map_err(NoHost::Bad);
     }
     Ok(host.to_owned())
 }
@@ -262,147 +214,15 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-fn is_number(label: &str) -> bool {
-    if let Some(hex) = label.strip_prefix("0x") {
-        return hex
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    }
-    !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn ipv6(text: &str) -> Host<String> {
-    let bad = NoHost::Bad("the address is no IPv6 address");
-    let inner = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .ok_or(bad)?;
-    let (address, zone) = inner
-        .split_once('%')
-        .map_or((inner, None), |(a, z)| (a, Some(z)));
-    let address: Ipv6Addr = address.parse().map_err(|_| bad)?;
-    match zone {
-        None => {}
-        Some(zone) if zone.is_empty() || zone.contains('%') => return Err(bad),
-        Some(_) => return Err(NoHost::Bad("the address names a network interface")),
-    }
-    Ok(address
-        .to_ipv4_mapped()
-        .map_or_else(|| address.to_string(), |v4| v4.to_string()))
-}
-
-/// WHATWG URL, 3.5 (IPv4 parser): one to four numbers, decimal or hexadecimal, the last fills what is left.
-fn ipv4(host: &str) -> Host<String> {
-    let bad = NoHost::Bad("the address is no IPv4 address");
-    let labels: Vec<&str> = host.split('.').collect();
-    if labels.len() > 4 || !labels.iter().all(|label| is_number(label)) {
-        return Err(bad);
-    }
-    let is_octal =
-        |label: &&str| label.len() > 1 && label.starts_with('0') && !label.starts_with("0x");
-    if labels.iter().any(is_octal) {
-        return Err(NoHost::Bad(
-            "the address begins a number with 0, which clients read in two ways",
-        ));
-    }
-    let mut value: u64 = 0;
-    for (place, label) in labels.iter().enumerate() {
-        let is_last = place + 1 == labels.len();
-        let bits = if is_last { 8 * (5 - labels.len()) } else { 8 };
-        let number = number(label)
-            .filter(|number| number >> bits == 0)
-            .ok_or(bad)?;
-        value = value << bits | number;
-    }
-    let value = u32::try_from(value).map_err(|_| bad)?;
-    Ok(Ipv4Addr::from(value).to_string())
-}
-
-fn number(label: &str) -> Option<u64> {
-    match label
-        .strip_prefix("0x")
-        .map(|hex| hex.trim_start_matches('0'))
-    {
-        Some("") => Some(0),
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => label.parse().ok(),
-    }
-}
-
-/// Everything that looks like SCHEME://... in a text, each up to the next blank or quote or 2,000 characters.
-pub fn urls_in_text(text: &str) -> impl Iterator<Item = &str> {
-    let (mut from, mut clear) = (0, 0); // from here to there nothing ends a URL, and is not read again for the next one
-    std::iter::from_fn(move || loop {
-        let at = from + text.get(from..)?.find("://")?;
-        from = at + 3;
-        if let Some(start) = scheme_start(text, at) {
-            let limit = at + head(text.get(at..)?, MAX_SHOWN).len();
-            let begin = from.max(clear).min(limit);
-            let rest = text.get(begin..limit)?;
-            clear = begin + rest.find(ends_url).unwrap_or(rest.len());
-            return text.get(start..clear);
-        }
-    })
-}
-
-/// Where the scheme begins that ends at a position: the first letter of its characters, 32 of them at most.
-fn scheme_start(text: &str, at: usize) -> Option<usize> {
-    let before = text.as_bytes().get(..at)?;
-    let run = before
-        .iter()
-        .rev()
-        .take(MAX_SCHEME)
-        .take_while(|b| is_scheme_byte(**b))
-        .count();
-    let begin = at - run;
-    let letter = before
-        .get(begin..)?
-        .iter()
-        .position(u8::is_ascii_alphabetic)?;
-    Some(begin + letter)
-}
-
-fn ends_url(c: char) -> bool {
-    matches!(
-        c,
-        '"' | '\'' | '`' | '<' | '>' | '|' | ';' | '(' | ')' | '{' | '}' | ','
-    ) || is_blank(c)
-}
-
 /// `\s` of Python.
 #[must_use]
 pub fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// False for this machine, private networks and names that are no public ones; for a host in its normal form.
-#[must_use]
-pub fn is_public(host: &str) -> bool {
-    if let Ok(address) = host.parse::<Ipv6Addr>() {
-        let bits = u128::from(address);
-        let held = |(net, length): &([u16; 8], u32)| {
-            (bits ^ u128::from(Ipv6Addr::from(*net))) >> (128 - length) == 0
-        };
-        return !NO_PUBLIC_V6.iter().any(held);
-    }
-    if let Ok(address) = host.parse::<Ipv4Addr>() {
-        let bits = u32::from(address);
-        let held = |(net, length): &([u8; 4], u32)| {
-            (bits ^ u32::from(Ipv4Addr::from(*net))) >> (32 - length) == 0
-        };
-        return !NO_PUBLIC_V4.iter().any(held);
-    }
-    host.contains('.') && !LOCAL.iter().any(|end| is_below(host, end))
-}
-
-fn is_below(host: &str, end: &str) -> bool {
-    host.strip_suffix(end)
-        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{host_of_url, is_public, normal_host, urls_in_text, NoHost};
+    use super::{host_of_url, normal_host, NoHost};
 
     #[test]
     fn no_spelling_hides_a_host() {
@@ -442,30 +262,5 @@ mod tests {
             );
         }
         assert_eq!(normal_host("münchen.example"), Err(NoHost::Unable));
-    }
-
-    #[test]
-    fn urls_end_where_a_text_goes_on() {
-        let found: Vec<&str> =
-            urls_in_text("see <https://a.example/x>, (9ftp://b) 1://c").collect();
-        assert_eq!(found, ["https://a.example/x", "ftp://b"]);
-    }
-
-    #[test]
-    fn what_is_not_reachable_from_outside_is_not_public() {
-        for host in [
-            "localhost",
-            "db.internal",
-            "10.1.2.3",
-            "::1",
-            "fe80::1",
-            "nodots",
-            "100.64.0.1",
-        ] {
-            assert!(!is_public(host), "{host}");
-        }
-        for host in ["a.example", "8.8.8.8", "2600::1", "notlocalhost.example"] {
-            assert!(is_public(host), "{host}");
-        }
     }
 }

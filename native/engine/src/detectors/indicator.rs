@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 
 use crate::canonical::{digest, Value as Canonical};
+use crate::detectors::addresses::is_public;
 use crate::detectors::commands::hosts_in_command;
-use crate::detectors::hosts::{head, host_of_url, is_public, readable, urls_in_text};
+use crate::detectors::hosts::{head, readable};
+use crate::detectors::urls::urls_in_text;
 use crate::detectors::walk::{texts, Place};
 use crate::detectors::Said;
 use crate::matching::Unjudged;
@@ -70,7 +72,8 @@ pub fn hosts_of(
     let mut failed = None;
     texts(&event.args, &mut |place, key, text| {
         let done = named(key, head(text, TEXT_LIMIT), &mut |host| {
-            !seen.insert(host.to_owned()) || see(place, host)
+            let known = seen.contains(host) || !seen.insert(host.to_owned());
+            known || see(place, host)
         });
         done.unwrap_or_else(|unjudged| {
             failed = Some(unjudged);
@@ -81,8 +84,15 @@ pub fn hosts_of(
 }
 
 fn named(key: &str, text: &str, see: &mut dyn FnMut(&str) -> bool) -> Result<bool, Unjudged> {
+    let mut heads = HashSet::new(); // of URLs that were read: nothing after it changes the host
+    let mut last = None;
     for url in urls_in_text(text) {
-        if let Some(Some(host)) = readable(host_of_url(url, false))? {
+        let head = url.head();
+        if head.is_some_and(|head| last == Some(head) || !heads.insert(head)) {
+            continue;
+        }
+        last = head;
+        if let Some(Some(host)) = readable(url.host())? {
             if !see(&host) {
                 return Ok(false);
             }

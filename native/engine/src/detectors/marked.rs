@@ -152,6 +152,7 @@ fn user_end(text: &[u8], start: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{next_key, next_user, User};
+    use crate::detectors::reading::mixed;
     use crate::rx::Rx;
 
     const KEYS: &str = concat!(
@@ -159,22 +160,6 @@ mod tests {
         r"(?:-{1,5}END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
     );
     const USERS: &str = r#"\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:[\"']?([^\s\"']{3,200})"#;
-
-    fn mixed(pieces: &[&str], seed: u64, most: u64) -> String {
-        let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = |below: u64| {
-            dice = dice
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (dice >> 33) % below
-        };
-        let size = 2 + next(most);
-        let picked = (0..size).filter_map(|_| {
-            let at = usize::try_from(next(u64::try_from(pieces.len()).ok()?)).ok()?;
-            pieces.get(at).copied()
-        });
-        picked.collect()
-    }
 
     #[test]
     fn keys_are_those_that_the_pattern_finds() {

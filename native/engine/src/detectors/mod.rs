@@ -1,10 +1,13 @@
 //! Detectors, one module a family; the same as `interlock/engine/detectors`, mask by mask and reason by reason.
 
+pub mod addresses;
 pub mod cards;
 pub mod commands;
 pub mod egress;
 mod finds;
+mod forms;
 pub mod hosts;
+mod ibans;
 pub mod indicator;
 mod marked;
 mod named;
@@ -13,6 +16,7 @@ pub mod pii;
 mod reading;
 pub mod secrets;
 pub mod texts;
+pub mod urls;
 mod values;
 pub mod walk;
 

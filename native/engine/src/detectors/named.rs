@@ -9,7 +9,10 @@
 
 use memchr::memchr2;
 
-use crate::detectors::reading::{blank, blank_before, folded, folded_before, past_word, width};
+use crate::ascii::AsciiSet;
+use crate::detectors::reading::{
+    blank, blank_before, counted, folded, folded_before, next_byte, past_word, width,
+};
 
 const REST: usize = 30; // characters of a word after the name
 const REACH: usize = 41; // characters of the longest name and the rest of its word
@@ -18,6 +21,12 @@ const BLANKS: usize = 4;
 const QUOTED: usize = 3; // characters of a quoted value, at least
 const PLAIN: usize = 6; // characters of another value, at least
 const LONGEST: usize = 500; // characters of a value
+const CLOSING: AsciiSet = AsciiSet::of(b"\"'`)]");
+const OF_WORD: AsciiSet =
+    AsciiSet::of(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-");
+const OF_EACH_NAME: AsciiSet = AsciiSet::of(b"wsynWSYN"); // one of them stands in each name
+const FIRST_OF_NAMES: AsciiSet = AsciiSet::of(b"pstckaPSTCKA");
+const ENDS_PLAIN: AsciiSet = AsciiSet::of(b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \"'`,;)}]>");
 
 /// A name with its value; places are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +104,7 @@ fn word_end(bytes: &[u8], from: usize, sign: usize, is_quote: bool) -> Option<us
         return None;
     }
     let mut closers = 0;
-    while end > from && matches!(bytes.get(end - 1), Some(b'"' | b'\'' | b'`' | b')' | b']')) {
+    while end > from && bytes.get(end - 1).is_some_and(|byte| CLOSING.has(*byte)) {
         closers += 1;
         if closers > CLOSERS {
             return None;
@@ -107,28 +116,30 @@ fn word_end(bytes: &[u8], from: usize, sign: usize, is_quote: bool) -> Option<us
 
 /// The leftmost name in the word that ends at a place: where it begins and ends.
 fn name_before(bytes: &[u8], from: usize, end: usize) -> Option<(usize, usize)> {
-    let of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     let mut start = end;
     let mut count = 0;
     let mut may = false;
     while start > from && count < REACH {
         let byte = *bytes.get(start - 1)?;
         let size = if byte.is_ascii() {
-            usize::from(of_word(byte))
+            usize::from(OF_WORD.has(byte))
         } else {
-            folded_before(bytes, start, of_word)
+            folded_before(bytes, start, |byte| OF_WORD.has(byte))
         };
         if size == 0 || start - size < from {
             break;
         }
-        may |= !byte.is_ascii() || matches!(byte | 0x20, b'w' | b's' | b'y' | b'n');
+        may |= !byte.is_ascii() || OF_EACH_NAME.has(byte);
         start -= size;
         count += 1;
     }
     if !may || count < 2 {
-        return None; // each name has one of these letters
+        return None;
     }
-    while start < end {
+    loop {
+        start = next_byte(bytes.get(..end)?, start, |byte| {
+            FIRST_OF_NAMES.has(byte) || byte >= 0xc0
+        })?;
         if let Some(after) = past_name(bytes, start) {
             if is_rest(bytes.get(after..end)?) {
                 return Some((start, after));
@@ -136,7 +147,6 @@ fn name_before(bytes: &[u8], from: usize, end: usize) -> Option<(usize, usize)> 
         }
         start += width(*bytes.get(start)?);
     }
-    None
 }
 
 fn is_rest(bytes: &[u8]) -> bool {
@@ -229,22 +239,13 @@ fn plain_end(bytes: &[u8], start: usize) -> Option<usize> {
         let Some(byte) = bytes.get(at) else {
             break;
         };
-        let stops = matches!(
-            byte,
-            b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'}' | b']' | b'>'
-        );
-        if stops || blank(bytes, at) > 0 {
+        if ENDS_PLAIN.has(*byte) || (!byte.is_ascii() && blank(bytes, at) > 0) {
             break;
         }
         at += width(*byte);
         count += 1;
     }
     (count >= PLAIN).then_some(at)
-}
-
-/// How many characters stand in whole UTF-8.
-fn counted(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 #[cfg(test)]

@@ -2,9 +2,13 @@
 
 use std::sync::LazyLock;
 
+use memchr::memmem;
+
 use crate::context::Context;
-use crate::detectors::hosts::{head, is_public, urls_in_text, CLOUD_METADATA};
+use crate::detectors::addresses::{is_public, CLOUD_METADATA};
+use crate::detectors::hosts::head;
 use crate::detectors::indicator::hosts_of;
+use crate::detectors::urls;
 use crate::detectors::walk::texts;
 use crate::detectors::Said;
 use crate::matching::Unjudged;
@@ -18,14 +22,6 @@ const ASCII: Flags = Flags {
     dotall: false,
 };
 
-static USER: LazyLock<Rx> = LazyLock::new(|| {
-    Rx::with(
-        r#"[A-Za-z][A-Za-z0-9+.-]{1,31}://[^\s/@:\"'<>$]{1,100}:[^\s/@\"'<>$]{1,200}@"#,
-        ASCII,
-    )
-});
-static AUTHORITY: LazyLock<Rx> =
-    LazyLock::new(|| Rx::with(r#"://([^\s/?#\"'<>\\]{1,300})"#, ASCII));
 static IMAGE: LazyLock<Rx> = LazyLock::new(|| {
     Rx::with(
         r"!\[[^\]\n]{0,200}\]\(\s{0,9}[^\s)?]{1,500}\?[^\s)]{16}",
@@ -91,30 +87,21 @@ pub fn private_network(
 /// A host name with letters of other alphabets, written out or as `xn--`.
 #[must_use]
 pub fn is_lookalike(text: &str) -> bool {
-    let strange = |host: &str| !host.is_ascii() || host.to_ascii_lowercase().contains("xn--");
-    let text = head(text, LIMIT);
-    let found = AUTHORITY
-        .all(text)
-        .any(|found| found.group(1).is_some_and(strange));
-    found
+    urls::is_lookalike(head(text, LIMIT))
 }
 
 /// A password inside a URL.
 #[must_use]
 pub fn holds_password(text: &str) -> bool {
-    let text = head(text, LIMIT);
-    text.contains("://") && USER.is_in(text)
+    urls::holds_password(head(text, LIMIT))
 }
 
 /// A URL whose query has so many characters, or an image whose URL has a query at all.
 #[must_use]
 pub fn carries_query(text: &str, least: usize) -> bool {
     let text = head(text, LIMIT);
-    let query = |url: &str| {
-        url.split_once('?')
-            .map_or(0, |(_, query)| query.chars().count())
-    };
-    IMAGE.is_in(text) || urls_in_text(text).any(|url| query(url) >= least)
+    let may_be_image = memmem::find(text.as_bytes(), b"](").is_some();
+    (may_be_image && IMAGE.is_in(text)) || urls::has_long_query(text, least)
 }
 
 /// A run of base64 or hex of so many characters.

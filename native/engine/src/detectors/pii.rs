@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json};
 
 use crate::detectors::cards::{cards, is_card, FIRST_WIDE};
+use crate::detectors::ibans::{names_country, Ibans};
 use crate::detectors::reading::next_byte;
 use crate::detectors::walk::{visible, Found};
 use crate::rx::Rx;
@@ -14,43 +15,7 @@ use crate::value::Value;
 
 const ROUNDS: usize = 8; // readings of a text: each but the last finds what a label of the one before laid open
 const SSN: usize = 11; // characters
-const MANY: u64 = 1 << 56; // two more digits go into 64 bits
-/// Country codes by the length of their IBANs.
-const IBANS: [(usize, &str); 17] = [
-    (15, "NO"),
-    (16, "BE"),
-    (18, "DK FI FO GL NL"),
-    (19, "MK SI"),
-    (20, "AT BA EE KZ LT LU XK"),
-    (21, "CH HR LI LV"),
-    (22, "BG BH CR DE GB GE IE ME RS VA"),
-    (23, "AE GI IL IQ TL"),
-    (24, "AD CZ ES MD PK RO SA SE SK TN VG"),
-    (25, "LY PT ST"),
-    (26, "IS TR"),
-    (27, "FR GR IT MC MR SM"),
-    (28, "AL AZ BY CY DO GT HU LB PL SV"),
-    (29, "BR EG PS QA UA"),
-    (30, "JO KW MU"),
-    (31, "MT SC"),
-    (32, "LC"),
-];
-
-/// The lengths of IBANs by country, at 26 times the first letter plus the second.
-static IBAN_SIZES: LazyLock<Vec<usize>> = LazyLock::new(|| {
-    let mut sizes = vec![0; 26 * 26];
-    for (size, countries) in IBANS {
-        for country in countries.split(' ') {
-            let at = country
-                .bytes()
-                .fold(0, |at, b| 26 * at + usize::from(b - b'A'));
-            if let Some(held) = sizes.get_mut(at) {
-                *held = size;
-            }
-        }
-    }
-    sizes
-});
+const AREA: usize = 3; // digits of the first group of such a number
 static EMAIL: LazyLock<Rx> = LazyLock::new(|| {
     Rx::new(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
 });
@@ -85,17 +50,21 @@ fn redacted(given: &str, emails: bool) -> Option<Found> {
     let mut text: Cow<'_, str> = visible(given);
     for _ in 0..ROUNDS {
         let before = kinds.len();
-        if next_byte(text.as_bytes(), 0, |b| {
-            b.is_ascii_digit() || b >= FIRST_WIDE
-        })
-        .is_some()
-        {
-            text = replaced(text, "IBAN", &mut kinds, iban_from);
+        let shapes = Shapes::of(text.as_bytes());
+        if shapes.iban {
+            let mut ibans = Ibans::default();
+            text = replaced(text, "IBAN", &mut kinds, |text, from| {
+                ibans.next(text, from)
+            });
+        }
+        if shapes.card {
             text = cards(text, &mut || put("CREDIT_CARD", &mut kinds));
+        }
+        if shapes.ssn {
             text = replaced(text, "SSN", &mut kinds, ssn_from);
         }
         if emails && text.contains('@') {
-            text = EMAIL.replaced(text, |_| put("EMAIL", &mut kinds));
+            text = EMAIL.replaced(text, |_| Some(put("EMAIL", &mut kinds)));
         }
         if kinds.len() == before {
             break;
@@ -115,15 +84,43 @@ fn put(kind: &'static str, kinds: &mut Vec<&'static str>) -> String {
     format!("[REDACTED {kind}]")
 }
 
-/// Finds the next number from a position on: where it begins and ends.
-type Next = fn(&[u8], usize) -> Option<(usize, usize)>;
+/// Of which numbers the shape stands in a text; no label lays one open.
+#[derive(Default)]
+struct Shapes {
+    iban: bool,
+    card: bool,
+    ssn: bool,
+}
 
-/// The text with its numbers of a kind masked; `next` finds the one after a position.
+impl Shapes {
+    fn of(text: &[u8]) -> Self {
+        let wide = next_byte(text, 0, |b| b >= FIRST_WIDE).is_some(); // perhaps a digit of another script
+        let mut shapes = Self {
+            card: wide,
+            ..Self::default()
+        };
+        let mut at = 0;
+        while let Some((start, end)) = next_run(text, at).filter(|_| !shapes.are_all()) {
+            let size = end - start;
+            shapes.card |= size > AREA;
+            shapes.ssn |= size == AREA && matches!(text.get(end), Some(b'-' | b' '));
+            shapes.iban |= size > 1 && names_country(text, start);
+            at = end;
+        }
+        shapes
+    }
+
+    fn are_all(&self) -> bool {
+        self.iban && self.card && self.ssn
+    }
+}
+
+/// The text with its numbers of a kind masked; `next` finds the one after a position: where it begins and ends.
 fn replaced<'t>(
     text: Cow<'t, str>,
     kind: &'static str,
     kinds: &mut Vec<&'static str>,
-    next: Next,
+    mut next: impl FnMut(&[u8], usize) -> Option<(usize, usize)>,
 ) -> Cow<'t, str> {
     let mut out = String::new();
     let mut copied = 0;
@@ -147,15 +144,24 @@ fn is_word(before: Option<&u8>) -> bool {
 fn ssn_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut at = from;
     loop {
-        at = next_byte(text, at, |b| b.is_ascii_digit())?;
-        if is_ssn(text.get(at..at + SSN)?)
-            && !is_word(at.checked_sub(1).and_then(|before| text.get(before)))
-            && !is_word(text.get(at + SSN))
+        let (start, end) = next_run(text, at)?;
+        if end - start == AREA
+            && text.get(start..start + SSN).is_some_and(is_ssn)
+            && !is_word(start.checked_sub(1).and_then(|before| text.get(before)))
+            && !is_word(text.get(start + SSN))
         {
-            return Some((at, at + SSN));
+            return Some((start, start + SSN));
         }
-        at += 1;
+        at = end;
     }
+}
+
+/// The next digits from a position on, all that stand together: where they begin and end.
+fn next_run(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let start = next_byte(text, from, |b| b.is_ascii_digit())?;
+    let rest = text.get(start..)?;
+    let size = rest.iter().position(|b| !b.is_ascii_digit());
+    Some((start, size.map_or(text.len(), |size| start + size)))
 }
 
 fn is_ssn(window: &[u8]) -> bool {
@@ -173,58 +179,6 @@ fn is_ssn(window: &[u8]) -> bool {
         && !matches!(area, b"000" | b"666" | [b'9', ..])
         && group != *b"00"
         && serial != *b"0000"
-}
-
-/// The next IBAN: it begins and ends where a word does, and has its country's length.
-fn iban_from(text: &[u8], from: usize) -> Option<(usize, usize)> {
-    let mut at = from + 2;
-    loop {
-        at = next_byte(text, at, |b| b.is_ascii_digit())?;
-        let start = at - 2;
-        if let [a, b, _, d, ..] = text.get(start..)? {
-            let begins = d.is_ascii_digit() && a.is_ascii_alphabetic() && b.is_ascii_alphabetic();
-            let before = start.checked_sub(1).and_then(|before| text.get(before));
-            if begins && !before.is_some_and(u8::is_ascii_alphanumeric) {
-                if let Some(end) = iban_end(text.get(start..)?) {
-                    return Some((start, start + end));
-                }
-            }
-        }
-        at += 1;
-    }
-}
-
-/// Where the IBAN ends with which a text begins, if it begins with one.
-fn iban_end(text: &[u8]) -> Option<usize> {
-    let (country, _) = text.split_at_checked(2)?;
-    let at = country.iter().fold(0, |at, b| {
-        26 * at + usize::from(b.to_ascii_uppercase() - b'A')
-    });
-    let size = *IBAN_SIZES.get(at).filter(|size| **size > 0)?;
-    let mut plain = [0u8; 34];
-    let mut at = 0;
-    for (count, held) in plain.iter_mut().take(size).enumerate() {
-        if count >= 4 && matches!(text.get(at), Some(b' ' | b'-')) {
-            at += 1;
-        }
-        *held = *text.get(at).filter(|b| b.is_ascii_alphanumeric())?;
-        at += 1;
-    }
-    let goes_on = text.get(at).is_some_and(u8::is_ascii_alphanumeric);
-    (!goes_on && mod97(plain.get(..size)?) == Some(1)).then_some(at)
-}
-
-fn mod97(iban: &[u8]) -> Option<u64> {
-    let (head, rest) = iban.split_at_checked(4)?;
-    let mut left: u64 = 0;
-    for c in rest.iter().chain(head) {
-        let value = u64::from(char::from(*c).to_digit(36)?);
-        left = left * if value > 9 { 100 } else { 10 } + value;
-        if left > MANY {
-            left %= 97;
-        }
-    }
-    Some(left % 97)
 }
 
 #[cfg(test)]

@@ -5,6 +5,12 @@ use memchr::{memchr2_iter, memchr3_iter};
 const NEAR: usize = 8; // bytes that are looked at one by one first
 const CHUNK: usize = 64; // bytes that are looked at together
 
+/// How many characters stand in whole UTF-8.
+#[must_use]
+pub fn counted(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
 /// Whether a byte ends a word: an ASCII blank of Python, a quote or a comma.
 fn ends_word(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x1c..=0x20 | b'"' | b'\'' | b',')
@@ -159,6 +165,24 @@ pub fn hides_within(text: &[u8]) -> bool {
                 | [0xef, 0xbb, 0xbf, ..]
         )
     })
+}
+
+/// A text of so many pieces, drawn by a number; the same each time.
+#[cfg(test)]
+pub fn mixed(pieces: &[&str], seed: u64, most: u64) -> String {
+    let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % below
+    };
+    let size = 2 + next(most);
+    let picked = (0..size).filter_map(|_| {
+        let at = usize::try_from(next(u64::try_from(pieces.len()).ok()?)).ok()?;
+        pieces.get(at).copied()
+    });
+    picked.collect()
 }
 
 #[cfg(test)]

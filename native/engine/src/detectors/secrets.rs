@@ -1,27 +1,21 @@
 //! `secrets`: masks API keys, tokens, passwords and private keys, as `engine/detectors/secrets.py`.
-//!
-//! The forms of issuers stand in `forms.txt`, which is written from the Python table; a test holds them together.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use memchr::memmem;
+use memchr::{memchr2_iter, memmem};
 
 use crate::detectors::finds::Kinds;
+use crate::detectors::forms::{forms_in, literals_in, ISSUERS};
 use crate::detectors::marked::{next_key, next_user};
 use crate::detectors::named::{next_named, Named};
-use crate::detectors::reading::{holds_word, long_words};
+use crate::detectors::reading::holds_word;
 use crate::detectors::values::{is_masked, is_password, is_random, is_varied, is_written_out};
 use crate::detectors::walk::{visible, Found};
 use crate::rx::{Flags, Found as Match, Rx};
 use crate::value::Value;
 
-const FORMS: &str = include_str!("forms.txt");
 const LEAST: usize = 6; // characters of a text that is looked at
-const LEAST_KEY: usize = 15; // bytes of a key in an issuer's form: none holds a blank, a quote or a comma before that
-const LOOKS: usize = 64; // at places where a form may be
-const LONG: usize = 512; // bytes of a word that is not looked at for each literal in it
 const ROUNDS: usize = 8; // readings of a text: each but the last finds what the one before laid open
 const CURL: &str = "curl";
 const CURL_REACH: usize = 160; // characters of one command between "curl" and the option that names a user
@@ -57,45 +51,6 @@ static ABOUT: Pattern = LazyLock::new(|| {
     )
 });
 
-static ISSUERS: LazyLock<Vec<Form>> =
-    LazyLock::new(|| FORMS.lines().filter_map(Form::read).collect());
-static LITERALS: LazyLock<(Option<AhoCorasick>, Vec<usize>)> = LazyLock::new(literals);
-
-/// One issuer's form; `leads` where every match begins with one of its literals.
-struct Form {
-    kind: &'static str,
-    literals: &'static str,
-    leads: bool,
-    pattern: LazyLock<Rx, Box<dyn FnOnce() -> Rx + Send>>,
-}
-
-impl Form {
-    fn read(line: &'static str) -> Option<Self> {
-        let mut fields = line.split('\t');
-        let (kind, literals, source) = (fields.next()?, fields.next()?, fields.next()?);
-        let compile = move || Rx::new(&format!("(?<![A-Za-z0-9_]){source}(?![A-Za-z0-9])"));
-        let group = source
-            .strip_prefix("(?:")
-            .and_then(|rest| rest.split_once(')'));
-        let is_optional = group.is_some_and(|(_, after)| after.starts_with('?'));
-        Some(Self {
-            kind,
-            literals,
-            leads: !source.starts_with(['[', '\\']) && !is_optional,
-            pattern: LazyLock::new(Box::new(compile)),
-        })
-    }
-}
-
-/// All literals of all forms in one automaton, and the form of each.
-fn literals() -> (Option<AhoCorasick>, Vec<usize>) {
-    let rows = ISSUERS.iter().enumerate();
-    let pairs = rows.flat_map(|(at, form)| form.literals.split(' ').map(move |text| (text, at)));
-    let (texts, forms): (Vec<&str>, Vec<usize>) = pairs.unzip();
-    let kind = Some(AhoCorasickKind::DFA); // quick however often a literal is there
-    (AhoCorasick::builder().kind(kind).build(texts).ok(), forms)
-}
-
 /// What replaces a text, where a secret was found in it.
 #[must_use]
 pub fn mask(value: &Value<'_>) -> Option<Found> {
@@ -115,22 +70,17 @@ pub fn mask(value: &Value<'_>) -> Option<Found> {
     (kinds.count > 0).then(|| (text.into_owned(), kinds.names.join(", ")))
 }
 
-/// How far a form was found: no literal of it is there, one is, or a match may be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Nothing,
-    Literal(usize),
-    Match,
-}
-
 /// One reading of a text.
 fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
     let mut text = keys(given, kinds);
-    let (seen, before) = (forms_in(&text), kinds.count);
-    for (form, seen) in ISSUERS.iter().zip(seen) {
-        // a label may lay a form open of which nothing but a literal was there
-        let may_match = seen == Seen::Match || kinds.count > before;
-        if may_match && seen != Seen::Nothing {
+    let (may_match, before) = (forms_in(&text), kinds.count);
+    let mut laid_open: Option<Vec<bool>> = None; // a label may lay a form open of which nothing but a literal was there
+    for (form, may_match) in ISSUERS.iter().zip(may_match) {
+        let is_open = kinds.count > before && {
+            let open = laid_open.get_or_insert_with(|| literals_in(&text));
+            open.get(form.place) == Some(&true)
+        };
+        if may_match || is_open {
             text = form
                 .pattern
                 .replaced(text, |found| issued(found, form.kind, kinds));
@@ -161,52 +111,8 @@ fn rest_of(text: Cow<'_, str>, copied: usize, written: String) -> Cow<'_, str> {
     out.into()
 }
 
-/// What of each form is in the long words of a text; no label holds a literal of which a match could begin.
-fn forms_in(text: &str) -> Vec<Seen> {
-    let (automaton, forms) = &*LITERALS;
-    let Some(automaton) = automaton else {
-        return vec![Seen::Match; ISSUERS.len()];
-    };
-    let mut seen = vec![Seen::Nothing; ISSUERS.len()];
-    for word in long_words(text, LEAST_KEY) {
-        for hit in automaton.find_overlapping_iter(word) {
-            let at = forms.get(hit.pattern().as_usize()).copied().unwrap_or(0);
-            if let (Some(held), Some(form)) = (seen.get_mut(at), ISSUERS.get(at)) {
-                *held = form.seen_at(word, hit.start(), *held);
-            }
-        }
-    }
-    seen
-}
-
-impl Form {
-    /// What is known of the form after one more of its literals; after many, a match is looked for everywhere.
-    fn seen_at(&self, word: &str, at: usize, before: Seen) -> Seen {
-        let looks = match before {
-            Seen::Match => return before,
-            Seen::Literal(looks) => looks + 1,
-            Seen::Nothing => 1,
-        };
-        let is_there = looks > LOOKS
-            || (if self.leads {
-                self.pattern.match_at(word, at).is_some()
-            } else {
-                word.len() > LONG || self.pattern.is_in(word)
-            });
-        if is_there {
-            Seen::Match
-        } else {
-            Seen::Literal(looks)
-        }
-    }
-}
-
-fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> String {
-    if is_varied(found.whole()) {
-        kinds.put(kind, "")
-    } else {
-        found.whole().to_owned()
-    }
+fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> Option<String> {
+    is_varied(found.whole()).then(|| kinds.put(kind, ""))
 }
 
 /// Secrets known by their place: what is said of them.
@@ -240,8 +146,15 @@ fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
 
 /// Whether one of the names stands in a text: some letters fold to those of a name, and yet not in lower case.
 fn may_have_names(text: &str) -> bool {
-    if !text.contains(['\u{130}', '\u{131}', '\u{17f}']) {
-        return true;
+    let bytes = text.as_bytes();
+    let folds = |at: usize| {
+        matches!(
+            bytes.get(at..),
+            Some([0xc4, 0xb0 | 0xb1, ..] | [0xc5, 0xbf, ..])
+        )
+    };
+    if !memchr2_iter(0xc4, 0xc5, bytes).any(folds) {
+        return true; // none of U+0130, U+0131 and U+017F is there
     }
     let low = text.to_lowercase();
     NAMES.iter().any(|name| low.contains(name))
@@ -292,14 +205,10 @@ fn kept(
     is_secret: impl Fn(&str) -> bool,
     kind: &'static str,
     kinds: &mut Kinds,
-) -> String {
-    match found.group(2) {
-        Some(value) if is_secret(value) => {
-            let label = kinds.put(kind, value);
-            format!("{}{label}", found.group(1).unwrap_or(""))
-        }
-        _ => found.whole().to_owned(),
-    }
+) -> Option<String> {
+    let value = found.group(2).filter(|value| is_secret(value))?;
+    let label = kinds.put(kind, value);
+    Some(format!("{}{label}", found.group(1).unwrap_or("")))
 }
 
 /// Values that have a name.
@@ -312,8 +221,8 @@ fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
         let value = text.get(start..end).unwrap_or("");
         if let Some(kind) = kind_of(&found, value) {
             let head = text.get(found.start..start).unwrap_or("");
-            let begin =
-                found.start + place_of(value, head, text.get(found.start..end).unwrap_or(""));
+            let whole = text.get(found.start..end).unwrap_or("");
+            let begin = found.start + place_of(value, head, whole, found.quoted);
             out.push_str(text.get(copied..begin).unwrap_or(""));
             kinds.write(kind, value, &mut out);
             copied = begin + value.len();
@@ -323,8 +232,10 @@ fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
 }
 
 /// Where the value is replaced, from where the match begins: at its first place, and not in what stands before it.
-fn place_of(value: &str, head: &str, whole: &str) -> usize {
-    if value.len() <= head.len() && head.contains(value) {
+fn place_of(value: &str, head: &str, whole: &str, quoted: bool) -> usize {
+    let before = head.bytes().next_back();
+    // a place that begins in the head and ends in the value holds the head's last character
+    if quoted || before == Some(b' ') || (value.len() <= head.len() && head.contains(value)) {
         return head.len();
     }
     memmem::find(whole.as_bytes(), value.as_bytes()).unwrap_or(head.len())
@@ -367,14 +278,8 @@ fn begins_with(name: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{mask, ISSUERS};
+    use super::mask;
     use crate::value::Value;
-
-    #[test]
-    fn every_form_compiles() {
-        assert!(ISSUERS.len() > 50);
-        assert!(ISSUERS.iter().all(|form| !form.pattern.is_in("nothing")));
-    }
 
     #[test]
     fn secrets_are_masked_and_what_speaks_of_them_is_not() {

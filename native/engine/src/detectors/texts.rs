@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
-use memchr::memchr3_iter;
+use memchr::{memchr3_iter, memchr_iter};
 use regex::bytes::Regex;
 
 use crate::detectors::walk::visible;
@@ -53,6 +53,7 @@ const KEYS: [&str; 13] = [
     "now",
 ];
 const NEAR: usize = 256;
+const TAG: u8 = 0xf3; // with which a tag begins, the only such characters that may be seen: as parts of a flag
 
 static HIDDEN: LazyLock<Rx> = LazyLock::new(|| {
     Rx::with(
@@ -92,14 +93,42 @@ static FINDS_KEYS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(K
 /// Characters that nobody sees and that carry text or reorder it.
 #[must_use]
 pub fn hides(text: &str) -> bool {
-    !text.is_ascii() && HIDDEN.is_in(&FLAG.replaced(text.into(), |_| String::new()))
+    let bytes = text.as_bytes();
+    let begun = memchr3_iter(0xe2, 0xef, TAG, bytes).chain(memchr_iter(0xe1, bytes));
+    let mut found = begun.filter(|at| hides_at(bytes, *at));
+    found
+        .next()
+        .is_some_and(|at| bytes.get(at) != Some(&TAG) || hides_beyond_flags(text))
+}
+
+/// Whether a character that nobody sees stands at a place, tags of flags included.
+fn hides_at(bytes: &[u8], at: usize) -> bool {
+    let variants = || {
+        let rest = bytes.get(at..at + 12).unwrap_or_default();
+        let is_variant = |c: &[u8]| matches!(c, [0xef, 0xb8, 0x80..=0x8e]);
+        !rest.is_empty() && rest.chunks(3).all(is_variant)
+    };
+    match bytes.get(at..).unwrap_or_default() {
+        [0xe1, 0xa0, 0x8e, ..]
+        | [0xe2, 0x80, 0x8b | 0xaa..=0xae, ..]
+        | [0xe2, 0x81, 0xa0..=0xa4 | 0xa6..=0xa9, ..]
+        | [TAG, 0xa0, 0x80 | 0x81 | 0x84..=0x86, ..]
+        | [TAG, 0xa0, 0x87, 0x80..=0xaf, ..] => true,
+        [0xef, 0xbb, 0xbf, ..] => at > 0,
+        [0xef, 0xb8, 0x80..=0x8e, ..] => variants(),
+        _ => false,
+    }
+}
+
+fn hides_beyond_flags(text: &str) -> bool {
+    HIDDEN.is_in(&FLAG.replaced(text.into(), |_| Some(String::new())))
 }
 
 /// Control sequences that a terminal would obey, beyond colours.
 #[must_use]
 pub fn escapes(text: &str) -> bool {
     let may = |c: char| matches!(c, '\u{1b}' | '\u{9b}' | '\u{9d}' | '\u{90}');
-    text.contains(may) && ESCAPE.is_in(&COLOUR.replaced(text.into(), |_| String::new()))
+    text.contains(may) && ESCAPE.is_in(&COLOUR.replaced(text.into(), |_| Some(String::new())))
 }
 
 /// Marks that separate roles in a model's prompt. No letter that is not ASCII has one of theirs as its small letter.
@@ -145,7 +174,52 @@ pub fn speaks_to_a_model(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{escapes, hides, marks, speaks_to_a_model, PHRASES};
+    use super::{escapes, hides, hides_beyond_flags, marks, speaks_to_a_model, PHRASES};
+    use crate::detectors::reading::mixed;
+
+    #[test]
+    fn what_is_hidden_is_what_the_pattern_finds() {
+        let pieces = [
+            "\u{180e}",
+            "\u{180d}",
+            "\u{200a}",
+            "\u{200b}",
+            "\u{2029}",
+            "\u{202a}",
+            "\u{202e}",
+            "\u{202f}",
+            "\u{2060}",
+            "\u{2065}",
+            "\u{2066}",
+            "\u{2069}",
+            "\u{206a}",
+            "\u{1f3f4}",
+            "\u{e0067}\u{e0062}",
+            "\u{e007f}",
+            "\u{e0000}",
+            "\u{e0080}",
+            "\u{e00ff}",
+            "\u{e0100}",
+            "\u{e01ef}",
+            "\u{e01f0}",
+            "\u{feff}",
+            "\u{fe00}",
+            "\u{fe0e}",
+            "\u{fe0f}",
+            "\u{fe00}\u{fe01}\u{fe02}",
+            "a",
+            "é",
+            "\u{1f3f4}\u{e0067}\u{e0062}\u{e007f}",
+            "\n",
+        ];
+        let mut found = 0;
+        for seed in 0..5_000 {
+            let text = mixed(&pieces, seed, 3);
+            assert_eq!(hides(&text), hides_beyond_flags(&text), "{text:?}");
+            found += usize::from(hides(&text));
+        }
+        assert!((500..4_500).contains(&found), "{found}");
+    }
 
     #[test]
     fn texts_say_what_they_hide() {

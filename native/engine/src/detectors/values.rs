@@ -17,6 +17,9 @@ const WORDS: [&str; 11] = [
     "string",
 ];
 const PARTS: usize = 11; // of a name in code, at most
+const ASCII: usize = 128;
+const SHORT: u32 = 64; // characters of a value
+const FEW: usize = 4; // different characters: they carry two bits each
 
 static PLACEHOLDER: LazyLock<Rx> = LazyLock::new(|| {
     Rx::with(
@@ -27,6 +30,27 @@ static PLACEHOLDER: LazyLock<Rx> = LazyLock::new(|| {
         FOLD,
     )
 });
+/// Those of its words that it spells out.
+const PLACEHOLDERS: [&[u8]; 18] = [
+    b"example",
+    b"placeholder",
+    b"your",
+    b"insert",
+    b"redacted",
+    b"dummy",
+    b"sample",
+    b"fake",
+    b"xxxx",
+    b"***",
+    b"...",
+    b"${",
+    b"$(",
+    b"{{",
+    b"%(",
+    b"put_",
+    b"abcdefghijkl",
+    b"#####",
+];
 static REFERENCE: LazyLock<Rx> = LazyLock::new(|| {
     Rx::new(concat!(
         r"\$[A-Za-z_{(0-9]|[%@&<{(\[]|[A-Za-z_][\w.]{0,80}[(\[]",
@@ -92,18 +116,43 @@ fn is_word(value: &str) -> bool {
         let low = value.to_lowercase();
         return WORDS.contains(&low.trim_matches(AROUND));
     }
-    let plain = value.trim_matches(AROUND);
+    let ends = [value.bytes().next(), value.bytes().next_back()];
+    let is_around = |byte: u8| AROUND.contains(&char::from(byte));
+    let plain = if ends.into_iter().flatten().any(is_around) {
+        value.trim_matches(AROUND)
+    } else {
+        value
+    };
     plain.len() <= 8 && WORDS.iter().any(|word| word.eq_ignore_ascii_case(plain))
 }
 
 fn is_placeholder(value: &str) -> bool {
+    if !value.is_ascii() {
+        return PLACEHOLDER.is_in(value);
+    }
     let mark = |table: &[u16; 256], byte: u8| table.get(usize::from(byte)).copied().unwrap_or(0);
     let [firsts, seconds] = &*STARTS;
     let bytes = value.as_bytes();
-    let pairs = bytes.iter().zip(bytes.iter().skip(1));
-    let mut begins = pairs.map(|(first, second)| mark(firsts, *first) & mark(seconds, *second));
-    let may_hold = !value.is_ascii() || begins.any(|both| both != 0);
-    may_hold && PLACEHOLDER.is_in(value)
+    let pairs = bytes.iter().zip(bytes.iter().skip(1)).enumerate();
+    let mut begun = pairs.filter(|(_, (one, two))| mark(firsts, **one) & mark(seconds, **two) != 0);
+    begun.any(|(at, _)| bytes.get(at..).is_some_and(begins_placeholder))
+}
+
+/// Whether ASCII text begins as the pattern of placeholders says.
+fn begins_placeholder(text: &[u8]) -> bool {
+    let after = |word: &[u8]| {
+        let (start, rest) = text.split_at_checked(word.len())?;
+        start.eq_ignore_ascii_case(word).then_some(rest)
+    };
+    let changed = |rest: &[u8]| match rest {
+        [b'm' | b'M', b'e' | b'E', ..] => true,
+        [sign, b'm' | b'M', b'e' | b'E', ..] => *sign != b'\n',
+        _ => false,
+    };
+    let closed = |rest: &[u8]| (1..=60).contains(&memchr::memchr(b'>', rest).unwrap_or(0));
+    PLACEHOLDERS.iter().any(|word| after(word).is_some())
+        || after(b"change").is_some_and(changed)
+        || after(b"<").is_some_and(closed)
 }
 
 fn is_reference(value: &str) -> bool {
@@ -140,7 +189,7 @@ fn is_code_name(value: &str) -> bool {
 /// True of what may be a password: written out, and neither a word, a type nor a name in code.
 #[must_use]
 pub fn is_password(value: &str, quoted: bool) -> bool {
-    if !has_four(value) || !is_written_out(value) {
+    if !has_different(value, FEW) || !is_written_out(value) {
         return false;
     }
     let size = value.chars().count();
@@ -150,7 +199,8 @@ pub fn is_password(value: &str, quoted: bool) -> bool {
     size >= 8
         && !value.contains(' ')
         && value.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && DIGIT.is_in(value)
+        && (value.bytes().any(|byte| byte.is_ascii_digit())
+            || (!value.is_ascii() && DIGIT.is_in(value)))
 }
 
 /// True of a long value with letters and digits whose characters carry at least `bits` bits each.
@@ -170,12 +220,12 @@ pub fn is_random(value: &str, bits: f64) -> bool {
 pub fn is_varied(key: &str) -> bool {
     let start = key.char_indices().rev().take(24).last();
     let end = start.and_then(|(at, _)| key.get(at..)).unwrap_or("");
-    entropy(end) >= 2.2 && !is_placeholder(key)
+    !has_few(end) && entropy(end) >= 2.2 && !is_placeholder(key)
 }
 
-/// Whether a text has four different characters.
-fn has_four(text: &str) -> bool {
-    let mut seen = ['\0'; 4];
+/// Whether a text has so many different characters, up to eight.
+fn has_different(text: &str, least: usize) -> bool {
+    let mut seen = ['\0'; 8];
     let mut count = 0;
     for c in text.chars() {
         if seen.iter().take(count).any(|known| *known == c) {
@@ -185,7 +235,7 @@ fn has_four(text: &str) -> bool {
             *held = c;
         }
         count += 1;
-        if count == 4 {
+        if count == least {
             return true;
         }
     }
@@ -193,25 +243,22 @@ fn has_four(text: &str) -> bool {
 }
 
 /// How often each character stands in a text, in the order in which they come first: sums of floats have an order.
-fn counted(text: &str) -> Vec<u32> {
-    if !text.is_ascii() {
-        return counted_wide(text);
-    }
-    let mut places = [0_u8; 128]; // from 1
-    let mut counts: Vec<u32> = Vec::with_capacity(text.len().min(96));
+fn counted(text: &str, counts: &mut [u32; ASCII]) -> usize {
+    let mut places = [0_u8; ASCII]; // from 1
+    let mut kinds = 0;
     for byte in text.bytes() {
         let Some(place) = places.get_mut(usize::from(byte)) else {
             continue;
         };
         if *place == 0 {
-            counts.push(0);
-            *place = u8::try_from(counts.len()).unwrap_or(u8::MAX);
+            kinds += 1;
+            *place = u8::try_from(kinds).unwrap_or(u8::MAX);
         }
         if let Some(count) = counts.get_mut(usize::from(*place) - 1) {
             *count += 1;
         }
     }
-    counts
+    kinds
 }
 
 fn counted_wide(text: &str) -> Vec<u32> {
@@ -227,12 +274,43 @@ fn counted_wide(text: &str) -> Vec<u32> {
 
 /// Bits a character (Shannon).
 fn entropy(text: &str) -> f64 {
-    let counts = counted(text);
+    if !text.is_ascii() {
+        return entropy_of(&counted_wide(text));
+    }
+    let mut counts = [0; ASCII];
+    let kinds = counted(text, &mut counts);
+    entropy_of(counts.get(..kinds).unwrap_or_default())
+}
+
+fn entropy_of(counts: &[u32]) -> f64 {
     let size: u32 = counts.iter().sum();
-    let parts = counts
-        .iter()
-        .map(|count| f64::from(*count) / f64::from(size));
-    -parts.map(|part| part * part.log2()).sum::<f64>()
+    let row = usize::try_from(size)
+        .ok()
+        .and_then(|size| PARTS_OF.get(size));
+    let parts = counts.iter().map(|count| {
+        let known = row
+            .zip(usize::try_from(*count).ok())
+            .and_then(|(row, count)| row.get(count));
+        known.copied().unwrap_or_else(|| part_of(*count, size))
+    });
+    -parts.sum::<f64>()
+}
+
+/// What a character adds that stands so often in a text of that size.
+fn part_of(count: u32, size: u32) -> f64 {
+    let part = f64::from(count) / f64::from(size);
+    part * part.log2()
+}
+
+/// The same of all counts in short texts, since a logarithm takes a while.
+static PARTS_OF: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
+    let row = |size| (0..=size).map(|count| part_of(count, size)).collect();
+    (0..=SHORT).map(row).collect()
+});
+
+/// Whether a text has so few different characters that each carries two bits at most.
+fn has_few(text: &str) -> bool {
+    !has_different(text, FEW + 1)
 }
 
 #[cfg(test)]
@@ -278,6 +356,12 @@ mod tests {
             "9",
             "abcdefghijkl",
             "INSERT",
+            "me",
+            "nge",
+            "CHANGE",
+            "<",
+            ">",
+            "1234567890123456789012345678901234567890123456789012345678",
             "dummy",
             "\n",
             " ",
@@ -299,7 +383,9 @@ mod tests {
             assert_eq!(is_reference(text), REFERENCE.begins(text), "{text:?}");
             assert_eq!(is_code_name(text), code_name.begins(text), "{text:?}");
             if text.is_ascii() {
-                assert_eq!(counted(text), counted_wide(text), "{text:?}");
+                let mut counts = [0; super::ASCII];
+                let kinds = counted(text, &mut counts);
+                assert_eq!(counts.get(..kinds), Some(&*counted_wide(text)), "{text:?}");
             }
         }
     }

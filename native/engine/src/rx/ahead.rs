@@ -35,6 +35,23 @@ fn literal(node: &Node) -> Option<String> {
     }
 }
 
+/// The text with which every match begins, where that is longer than a character.
+pub fn prefix(node: &Node) -> Option<String> {
+    let Node::Seq(items) = node else {
+        return None;
+    };
+    let read = items
+        .iter()
+        .skip_while(|item| matches!(item, Node::Look { .. } | Node::At(_)));
+    let begins: String = read
+        .map_while(|item| match item {
+            Node::One(_) => literal(item),
+            _ => None,
+        })
+        .collect();
+    (begins.chars().nth(1).is_some()).then_some(begins)
+}
+
 /// A pattern of which every match has one at its beginning; places and looks are left out of it.
 pub fn begin(node: &Node) -> Option<String> {
     let mut out = String::new();

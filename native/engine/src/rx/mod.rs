@@ -13,10 +13,10 @@ pub mod sets;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use regex::Regex;
 
-use ahead::{after, begin, whole};
+use ahead::{after, begin, prefix, whole};
 use parse::parse;
 use program::{first_bytes, Program};
 use run::Run;
@@ -32,6 +32,7 @@ pub struct Rx {
     first: Option<Vec<bool>>,
     words: Set,
     after: Option<String>,
+    prefix: Option<Box<Finder<'static>>>,
     begin: Automaton,
     whole: Automaton,
 }
@@ -122,6 +123,9 @@ impl Rx {
             first,
             words,
             after: node.and_then(after),
+            prefix: node
+                .and_then(prefix)
+                .map(|text| Box::new(Finder::new(&text).into_owned())),
             begin: Automaton::of(node.and_then(begin)),
             whole: Automaton::of(node.and_then(whole)),
         }
@@ -130,23 +134,11 @@ impl Rx {
     /// The leftmost match from a position on.
     #[must_use]
     pub fn find_from<'t>(&self, text: &'t str, from: usize) -> Option<Found<'t>> {
-        self.find_where(text, from, |_| true)
-    }
-
-    /// The leftmost match from a position on, of those that begin where `may` says of the rest that one can.
-    pub fn find_where<'t>(
-        &self,
-        text: &'t str,
-        from: usize,
-        may: impl Fn(&[u8]) -> bool,
-    ) -> Option<Found<'t>> {
         let mut run = Run::new(self, text);
         let mut at = self.candidate(text, from)?;
         loop {
-            if may(text.as_bytes().get(at..)?) {
-                if let Some(end) = run.begin(at) {
-                    return Some(run.found(at, end));
-                }
+            if let Some(end) = run.begin(at) {
+                return Some(run.found(at, end));
             }
             at = self.candidate(text, at + 1)?;
         }
@@ -163,6 +155,9 @@ impl Rx {
             let back = at.saturating_sub(before.len());
             let found = memmem::find(bytes.get(back..)?, before.as_bytes())?;
             return Some(back + found + before.len());
+        }
+        if let Some(prefix) = &self.prefix {
+            return Some(at + prefix.find(bytes.get(at..)?)?);
         }
         if let Some(begin) = self.begin.get() {
             let within = at <= bytes.len();
@@ -218,31 +213,23 @@ impl Rx {
         })
     }
 
-    /// The text with each match replaced, as `re`'s `sub`; the text itself where there is none.
+    /// The text with matches replaced, as `re`'s `sub`, where `with` has another text for them; else the text itself.
     pub fn replaced<'t>(
         &self,
         text: Cow<'t, str>,
-        with: impl FnMut(&Found<'_>) -> String,
-    ) -> Cow<'t, str> {
-        self.replaced_where(text, |_| true, with)
-    }
-
-    /// The same, of the matches that begin where `may` says of the rest that one can begin.
-    pub fn replaced_where<'t>(
-        &self,
-        text: Cow<'t, str>,
-        may: impl Fn(&[u8]) -> bool,
-        mut with: impl FnMut(&Found<'_>) -> String,
+        mut with: impl FnMut(&Found<'_>) -> Option<String>,
     ) -> Cow<'t, str> {
         let mut out = String::new();
         let (mut copied, mut at) = (0, 0);
-        while let Some(found) = self.find_where(&text, at, &may) {
-            out.push_str(text.get(copied..found.start()).unwrap_or(""));
-            out.push_str(&with(&found));
-            copied = found.end();
-            at = copied.max(found.start() + 1); // none of our patterns matches the empty text
+        while let Some(found) = self.find_from(&text, at) {
+            if let Some(other) = with(&found) {
+                out.push_str(text.get(copied..found.start()).unwrap_or(""));
+                out.push_str(&other);
+                copied = found.end();
+            }
+            at = found.end().max(found.start() + 1); // none of our patterns matches the empty text
         }
-        if at == 0 {
+        if copied == 0 {
             return text;
         }
         out.push_str(text.get(copied..).unwrap_or(""));

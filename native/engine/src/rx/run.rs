@@ -135,6 +135,25 @@ impl Run<'_, '_> {
         set.has(c).then(|| at + c.len_utf8())
     }
 
+    /// Read characters of a set, so many at most: where they end, and how many they are.
+    fn run(&self, set: usize, from: usize, most: usize) -> (usize, usize) {
+        let (mut at, mut count) = (from, 0);
+        let Some(one) = self.rx.program.sets.get(set) else {
+            return (at, count);
+        };
+        let bytes = self.text.as_bytes();
+        while count < most {
+            let plain = bytes.get(at).is_some_and(|byte| one.has_ascii(*byte));
+            let next = plain.then_some(at + 1);
+            let Some(next) = next.or_else(|| self.read(set, at)) else {
+                break;
+            };
+            at = next;
+            count += 1;
+        }
+        (at, count)
+    }
+
     fn many(
         &mut self,
         step: usize,
@@ -144,28 +163,20 @@ impl Run<'_, '_> {
         at: usize,
     ) -> Option<(usize, usize)> {
         let (least, most) = bounds;
-        let mut end = at;
-        for _ in 0..least {
-            end = self.read(set, end)?;
+        let (low, count) = self.run(set, at, least);
+        if count < least {
+            return None;
         }
-        let low = end;
         if !greedy {
             self.waiting.push(Other::More {
                 step: step + 1,
                 set,
                 left: most - least,
-                at: end,
+                at: low,
             });
-            return Some((step + 1, end));
+            return Some((step + 1, low));
         }
-        let mut count = least;
-        while count < most {
-            let Some(next) = self.read(set, end) else {
-                break;
-            };
-            end = next;
-            count += 1;
-        }
+        let (end, _) = self.run(set, low, most - least);
         if end > low {
             self.waiting.push(Other::Less {
                 step: step + 1,

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use crate::ascii::AsciiSet;
+
 /// Code points beyond ASCII that Python calls alphanumeric (W), decimal (D), digits that are not decimal (G) and
 /// letters (A), one span a line; `tests/unit/test_native_tables.py` holds it to Python.
 const TABLE: &str = include_str!("words.txt");
@@ -42,7 +44,7 @@ pub fn is_digit(c: char) -> bool {
 /// A set of characters: the ASCII ones as bits, the others as spans that rise and stay apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
-    ascii: u128,
+    ascii: AsciiSet,
     spans: Vec<(u32, u32)>,
 }
 
@@ -61,8 +63,8 @@ impl Set {
         }
         let mut set = Self::default();
         for (low, high) in joined {
-            for code in low..=high.min(127) {
-                set.ascii |= 1 << code;
+            for byte in (low..=high.min(127)).filter_map(|code| u8::try_from(code).ok()) {
+                set.ascii = set.ascii.with(byte);
             }
             if high > 127 {
                 set.spans.push((low.max(128), high));
@@ -133,8 +135,8 @@ impl Set {
     #[must_use]
     pub fn has(&self, c: char) -> bool {
         let code = u32::from(c);
-        if code < 128 {
-            return self.ascii >> code & 1 == 1;
+        if let Some(byte) = u8::try_from(code).ok().filter(u8::is_ascii) {
+            return self.ascii.has(byte);
         }
         let after = self.spans.partition_point(|(low, _)| *low <= code);
         after
@@ -146,7 +148,7 @@ impl Set {
     /// Whether the set has an ASCII character.
     #[must_use]
     pub fn has_ascii(&self, byte: u8) -> bool {
-        byte < 128 && self.ascii >> byte & 1 == 1
+        self.ascii.has(byte)
     }
 
     /// Whether the set has any character beyond ASCII.
@@ -158,9 +160,8 @@ impl Set {
     /// The spans of the set, ASCII included; they rise.
     #[must_use]
     pub fn all_spans(&self) -> Vec<(u32, u32)> {
-        let ascii = (0..128u32)
-            .filter(|code| self.ascii >> code & 1 == 1)
-            .map(|code| (code, code));
+        let ascii = (0..128).filter(|byte| self.ascii.has(*byte));
+        let ascii = ascii.map(|byte| (u32::from(byte), u32::from(byte)));
         ascii.chain(self.spans.iter().copied()).collect()
     }
 }
