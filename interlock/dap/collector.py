@@ -15,6 +15,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.6.1, 4.6.4 and 5.2.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
@@ -32,6 +33,7 @@ from interlock.dap.transport import Exchange, Reply, checked, place_of
 
 __all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "Pending"]
 
+_MARK: Final = 32  # digits
 _LATEST_US: Final = 253_402_300_800_000_000  # the year 10000, which no report is of
 
 
@@ -52,7 +54,7 @@ class Collected:
     """A batch: how many reports, the span of their times, a sum for each place, and the noise that is in each sum.
 
     Under noise a sum may be negative, or more than the number of reports; the count has no noise. `place` is where the
-    leader keeps it.
+    leader keeps it. `mark` tells one batch from another, whatever the leader says: the helper seals a batch once.
     """
 
     report_count: int
@@ -60,6 +62,7 @@ class Collected:
     sums: tuple[int, ...]
     noise: Noise | None = None
     place: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,11 @@ class Collector:
     def taken(self, place: str) -> None:
         """Tell the leader that the result at a place is kept here, so that the next question is about another batch.
 
-        Raises: DapProblem, Unreachable, TooLarge; the leader has the result still, or has forgotten it.
+        May be said again. Raises: DapProblem, Unreachable, TooLarge; then the leader may have the result still.
         """
-        checked(self._exchange("DELETE", place), place)
+        reply = self._exchange("DELETE", place)
+        if reply.status not in (404, 410):  # it was told before, and that answer was lost
+            checked(reply, place)
 
     def _asked(self, interval: Interval | None) -> Collected | Pending:
         request = CollectionJobReq(query_for(interval)).encode()
@@ -127,7 +132,8 @@ class Collector:
             for role, sealed in ((Role.LEADER, found.leader_share), (Role.HELPER, found.helper_share))
         ]
         sums = self._sums(self._vdaf.unshard(shares, found.report_count), found.report_count)
-        return Collected(found.report_count, found.interval, sums, self._task.noise)
+        mark = hashlib.sha256(found.helper_share.encode()).hexdigest()[:_MARK]
+        return Collected(found.report_count, found.interval, sums, self._task.noise, mark=mark)
 
     def _check_interval(self, asked: CollectionJobReq, found: Interval) -> None:
         """Raises: BadCollection, for times that were not asked for; a batch of the leader's choice may be of any."""

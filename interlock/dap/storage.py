@@ -156,7 +156,7 @@ class SweptStorage(Protocol):
     """What forgetting asks of either store."""
 
     def newest(self, task_id: bytes) -> int | None:
-        """The latest bucket of any report that is known."""
+        """The latest bucket of any report whose end is known."""
 
     def sweep(self, task_id: bytes, horizon: int, limit: int) -> int:
         """Raise the horizon, and forget up to `limit` rows of each kind that lie below it; returns how many went.

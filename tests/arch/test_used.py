@@ -12,8 +12,11 @@ from tests.arch.source import Module, modules
 # name -> why nothing in the package names it
 ONLY_FROM_OUTSIDE = {
     "interlock.base.clock.ManualClock": "for tests and simulations",
+    "interlock.node.cli.mesh.node": "main.py hands it to doctor, whose checks it adds to",
     "interlock.transparency.merkle.root_of": "the plain definition that other ways to a root are held against",
 }
+# what main.py calls of the one command group that was named
+REGISTER = ("interlock.node.cli.", ".register")
 # modules whose functions are found by name: the faces of ready rules and of the posture, an agent's codec, commands
 BY_NAME = (
     "interlock.detectors",
@@ -63,6 +66,7 @@ def test_nothing_is_there_for_tests_alone() -> None:
         for name in _defined(module)
         if not name.startswith("__") and not module.name.startswith(BY_NAME)
     } - used
+    unused = {name for name in unused if not (name.startswith(REGISTER[0]) and name.endswith(REGISTER[1]))}
     assert unused - face == set(ONLY_FROM_OUTSIDE)
 
 

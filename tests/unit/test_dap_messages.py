@@ -42,6 +42,7 @@ job_requests = st.builds(jobs.CollectionJobReq, st.builds(jobs.Query, u8, any_by
 
 EVERY: dict[type, st.SearchStrategy[Any]] = {
     messages.Interval: intervals,
+    messages.BatchId: st.builds(messages.BatchId, st.binary(min_size=32, max_size=32)),
     messages.Extension: st.builds(messages.Extension, u16, any_bytes),
     messages.HpkeConfig: configs,
     messages.HpkeConfigList: st.builds(messages.HpkeConfigList, config_lists),

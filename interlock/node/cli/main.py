@@ -96,7 +96,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _tree(named: str | None = None) -> argparse.ArgumentParser:
-    """The tree of the command that is named; of all of them, where that is no command's name."""
+    """The tree of the command that is named; of all of them, where that is no command's name but --version."""
     parser = _Parser(
         prog="interlock",
         description="A guard for AI agents: it decides before an action takes effect, and before its result.",
@@ -107,13 +107,19 @@ def _tree(named: str | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(parser=parser)
     kind: type[argparse.ArgumentParser] = _Parser
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=kind)
-    for module in dict.fromkeys([_GROUPS[named]] if named is not None and named in _GROUPS else _GROUPS.values()):
+    for module in _modules(named):
         group = importlib.import_module(module)
         if module == _GROUPS["doctor"]:  # it also tells of this user's node
             group.register(commands, more=(importlib.import_module(_GROUPS["mesh"]).node,))
         else:
             group.register(commands)
     return parser
+
+
+def _modules(named: str | None) -> list[str]:
+    if named == "--version":
+        return []
+    return [_GROUPS[named]] if named is not None and named in _GROUPS else list(dict.fromkeys(_GROUPS.values()))
 
 
 def _version() -> str:

@@ -113,7 +113,7 @@ def _take(collector: Collector, found: Collected) -> None:
     try:
         collector.taken(found.place)
     except InterlockError as e:
-        told = f"the leader could not be told that batch {_job(found)} is here, and gives it again"
+        told = f"the leader could not be told that batch {found.mark} is here, and gives it again"
         print(f"{told}: {e}", file=sys.stderr)
 
 
@@ -269,7 +269,7 @@ def _refused(e: DapProblem, task: Task, interval: Interval | None) -> InterlockE
 def _body(task: Task, found: Collected) -> dict[str, object]:
     """A result as it is kept: sums in the order of the catalog's places."""
     noise = found.noise
-    named = {"batch": _job(found)} if task.leader_selected else {}
+    named = {"batch": found.mark} if task.leader_selected else {}
     return {
         **named,
         "task_id": task.task_id.hex(),
@@ -286,7 +286,7 @@ def _body(task: Task, found: Collected) -> dict[str, object]:
 
 
 def _lines(task: Task, found: Collected, names: list[str]) -> Iterator[str]:
-    selected = f"batch {_job(found)} of " if task.leader_selected else ""
+    selected = f"batch {found.mark} of " if task.leader_selected else ""
     yield f"{selected}{_span(task, found.interval)}: {found.report_count} reports, in {task.draft.label}"
     if selected:
         yield "a sum says how many reports, and not how many senders: a batch may hold several of one"
@@ -304,11 +304,6 @@ def _names(args: argparse.Namespace, task: Task) -> list[str]:
     if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
         raise BadInput("is not the catalog that the task counts by", where=args.catalog)
     return [*catalog.places]
-
-
-def _job(found: Collected) -> str:
-    """What the leader calls a batch: the same as long as it was not taken."""
-    return found.place.rpartition("/")[2]
 
 
 def _span(task: Task, interval: Interval | None) -> str:

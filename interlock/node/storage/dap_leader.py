@@ -46,14 +46,14 @@ CREATE TABLE reports (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL,
     bucket INTEGER NOT NULL, at INTEGER NOT NULL, digest BLOB NOT NULL, member TEXT,
     state TEXT NOT NULL DEFAULT 'waiting', error TEXT, UNIQUE (task, id));
 CREATE INDEX reports_waiting ON reports (task, bucket, seq) WHERE state = 'waiting';
-CREATE INDEX reports_by_bucket ON reports (task, bucket);
+CREATE INDEX reports_past ON reports (task, bucket) WHERE state IN ('aggregated', 'rejected');
 CREATE UNIQUE INDEX one_a_member ON reports (task, bucket, member) WHERE member IS NOT NULL AND state != 'rejected';
 CREATE TABLE bodies (seq INTEGER NOT NULL PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE jobs (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL, state TEXT NOT NULL,
     first INTEGER NOT NULL, last INTEGER NOT NULL, token BLOB NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL,
     attempts INTEGER NOT NULL, members BLOB NOT NULL, request BLOB NOT NULL, kept BLOB NOT NULL);
 CREATE INDEX jobs_open ON jobs (task, seq) WHERE state IN ('gathered', 'begun');
-CREATE INDEX jobs_by_bucket ON jobs (task, last);
+CREATE INDEX jobs_past ON jobs (task, last) WHERE state IN ('done', 'abandoned');
 CREATE TABLE collections (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL,
     request BLOB NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, state TEXT NOT NULL,
     share_request BLOB NOT NULL, answer BLOB NOT NULL, problem TEXT NOT NULL, detail TEXT NOT NULL, UNIQUE (task, id));
@@ -62,6 +62,8 @@ CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pendin
     SHARED_BATCHES + ";" + LEADER_BATCHES,
 )
 _JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
+# Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
+_PAST: Final = "state IN ('aggregated', 'rejected')"
 _OPEN: Final = "state IN ('gathered', 'begun')"
 _COLLECTION: Final = (
     "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch FROM collections"
@@ -298,13 +300,13 @@ class LeaderTables(AggregatorTables):
     # forgetting
 
     def newest(self, task_id: bytes) -> int | None:
-        ((found,),) = self._read("SELECT max(bucket) FROM reports WHERE task = ?", task_id)
+        ((found,),) = self._read(f"SELECT max(bucket) FROM reports WHERE task = ? AND {_PAST}", task_id)
         return None if found is None else as_int(found)
 
     def sweep(self, task_id: bytes, horizon: int, limit: int) -> int:
         reports = (
             "DELETE FROM reports WHERE seq IN (SELECT seq FROM reports WHERE task = ? AND bucket < ?"
-            " AND state IN ('aggregated', 'rejected') ORDER BY bucket LIMIT ?)"
+            f" AND {_PAST} ORDER BY bucket LIMIT ?)"
         )
         jobs = (
             "DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs AS j WHERE task = ? AND last < ?"
