@@ -1,0 +1,49 @@
+"""Leader and helper die at any write, and batches that the leader selects stay whole: each report is in one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.dap.collector import Collected
+from interlock.dap.messages import LEADER_SELECTED
+from tests.sim.reaper import Killed, Reaper
+from tests.unit.dap_world import World, bits
+
+
+def whole_run(world: World, reports: list[Any], results: dict[str, Collected]) -> None:
+    """Report, and collect batch after batch until there are two; what is known already is not counted again."""
+    for report in reports:
+        assert world.upload(report) == []
+    while len(results) < 2:
+        found = world.collect_next()
+        assert results.setdefault(found.mark, found).sums == found.sums
+        world.collector.taken(found.place)
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["before", "after"])
+def test_a_death_at_any_write_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    reaper = Reaper(monkeypatch)
+    moment, deaths = 0, 0
+    while moment == deaths:
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        world = World(folder, job_size=2, batch_mode=LEADER_SELECTED)
+        reports, results = [world.report(bits(place)) for place in range(6)], dict[str, Collected]()
+        moment += 1
+        reaper.writes, reaper.at = 0, (moment, durable)
+        try:
+            whole_run(world, reports, results)
+        except Killed:
+            deaths += 1
+            world.restart()
+            whole_run(world, reports, results)
+        totals = [sum(column) for column in zip(*(found.sums for found in results.values()), strict=True)]
+        assert totals[:7] == [1] * 6 + [0], f"died at write {moment}"
+        assert [found.report_count for found in results.values()] == [3, 3]
+        world.close()
+    assert deaths > 20, "every write of a run was a moment to die at"
