@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import secrets
@@ -224,6 +225,21 @@ def test_a_store_of_a_newer_version_is_refused_in_one_line(store: type[SqliteHel
     with pytest.raises(NewerFormat, match="version 9") as caught:
         store(path)
     assert "upgrade interlock" in str(caught.value)
+    assert path.read_bytes() == before
+
+
+@STORES
+def test_a_store_of_before_accumulators_is_refused_in_one_line_and_left_alone(
+    store: type[SqliteHelperStorage], tmp_path: Path
+) -> None:
+    path = tmp_path / "dap.db"
+    store(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 1")
+    before = path.read_bytes()
+    with pytest.raises(BadState, match="version 1, which no longer can be brought forward; keep it") as caught:
+        store(path)
+    assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
 
 
