@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from interlock._install import install
+from interlock.base.version import VERSION
 from interlock.engine.ambient import span
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.event import SensorEvent
@@ -58,7 +59,7 @@ __all__ = [
     "span",
 ]
 
-__version__ = "0.1.0"
+__version__: str = VERSION
 
 
 # What is imported once somebody asks for it: files and locks alone are a third of what importing interlock would cost.

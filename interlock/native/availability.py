@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 from dataclasses import dataclass
 from typing import Final
+
+from interlock.base.version import VERSION
 
 __all__ = ["ABI_VERSION", "PLAN_VERSION", "Availability", "availability"]
 
@@ -35,9 +36,8 @@ def availability() -> Availability:
         return Availability(False, "the Python engine is in use (interlock-native is not installed)")
     except AttributeError:
         return Availability(False, "the Python engine is in use (the installed interlock-native is not ours)")
-    ours = importlib.metadata.version("interlock")
-    if (abi, plans, version) != (ABI_VERSION, PLAN_VERSION, ours):
+    if (abi, plans, version) != (ABI_VERSION, PLAN_VERSION, VERSION):
         found = f"interlock-native {version}, ABI {abi}, plans {plans}"
-        wanted = f"wanted {ours}, ABI {ABI_VERSION}, plans {PLAN_VERSION}: build or install it anew"
+        wanted = f"wanted {VERSION}, ABI {ABI_VERSION}, plans {PLAN_VERSION}: build or install it anew"
         return Availability(False, f"the Python engine is in use ({found}; {wanted})")
     return Availability(True, f"the native engine is in use (interlock-native {version}, ABI {abi})")

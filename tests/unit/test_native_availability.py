@@ -54,6 +54,13 @@ def test_a_wheel_that_does_not_fit_is_not_used(
     assert "\n" not in found.sentence
 
 
+def test_to_look_for_the_wheel_reads_no_package_s_metadata() -> None:
+    """A hook is a process a call, and the standard library's way to a version takes half as long as all the rest."""
+    look = "from interlock.native.evaluator import availability; availability()"
+    code = f"import sys; {look}; sys.exit('importlib.metadata' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_a_wheel_that_fits_is_used_unless_it_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     _native(monkeypatch, abi_version=lambda: ABI_VERSION, plan_version=lambda: PLAN_VERSION, __version__=OURS)
     assert availability().installed
