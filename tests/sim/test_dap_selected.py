@@ -15,8 +15,7 @@ from tests.unit.dap_world import World, bits
 
 def whole_run(world: World, reports: list[Any], results: dict[str, Collected]) -> None:
     """Report, and collect batch after batch until there are two; what is known already is not counted again."""
-    for report in reports:
-        assert world.upload(report) == []
+    assert world.upload(*reports) == []
     while len(results) < 2:
         found = world.collect_next()
         assert results.setdefault(found.mark, found).sums == found.sums

@@ -171,6 +171,18 @@ def test_a_job_that_waits_and_is_given_up_is_made_anew(world: World) -> None:
     assert world.collect_next().report_count == 3
 
 
+def test_deleting_a_job_that_has_become_ready_gives_its_result_up_and_nothing_else(world: World) -> None:
+    sent(world, *range(6))
+    pending = world.collector.ask_next()
+    assert isinstance(pending, Pending)
+    world.drive()
+    world.collector.taken(pending.location)
+    world.collector.taken(world.collect_next().place)
+    world.collector.ask_next()
+    world.drive()
+    assert isinstance(world.collector.ask_next(), Pending), "of two batches one was given up, and one was had"
+
+
 def test_a_job_that_asks_the_helper_is_not_given_up(world: World) -> None:
     sent(world, *range(3))
     pending = world.collector.ask_next()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from interlock.dap import hpke
-from interlock.dap.batches import checksum_of, query_for, selector_for
+from interlock.dap.batches import checksum_of, job_extensions, query_for, selector_for
 from interlock.dap.client import build_report
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import Draft, Role
@@ -23,11 +23,16 @@ from interlock.dap.jobs import (
     AggregationJobResp,
     CollectionJobReq,
     CollectionJobResp,
+    Query,
     ReportShare,
     VerifyInit,
     VerifyResp,
 )
 from interlock.dap.messages import (
+    LEADER_SELECTED,
+    MEMBERSHIP,
+    TIME_INTERVAL,
+    BatchId,
     Extension,
     HpkeCiphertext,
     HpkeConfigList,
@@ -75,18 +80,22 @@ class Parties:
     """All keys of one exchange, and its task."""
 
     draft: Draft
+    mode: int
     rng: Rng = field(init=False)
     leader: HpkeKey = field(init=False)
     helper: HpkeKey = field(init=False)
     collector: HpkeKey = field(init=False)
     task: Task = field(init=False)
     verify_key: bytes = field(init=False)
+    batch: bytes = field(init=False)  # its id, where the leader selects batches
 
     def __post_init__(self) -> None:
-        self.rng = stream(f"interlock golden {self.draft.tag}")
+        which = "" if self.mode == TIME_INTERVAL else " leader_selected"
+        self.rng = stream(f"interlock golden {self.draft.tag}{which}")
         self.leader, self.helper, self.collector = (new_key(i, self.rng) for i in (1, 2, 3))
-        self.task = task_of(configuration(b"https://helper.example/dap/"), demo=True, draft=self.draft)
+        self.task = task_of(configuration(b"https://helper.example/dap/", self.mode), demo=True, draft=self.draft)
         self.verify_key = verify_key_of(self.rng(32), self.task.task_id)
+        self.batch = b"" if self.mode == TIME_INTERVAL else self.rng(32)
 
     def report(self, measurement: list[int], task: Task | None = None, now_us: int = NOW_US) -> Report:
         configs = self.leader.config, self.helper.config
@@ -94,7 +103,7 @@ class Parties:
         return build_report(task or self.task, vdaf, measurement, *configs, now_us=now_us, rng=self.rng)
 
 
-def configuration(helper_url: bytes) -> bytes:
+def configuration(helper_url: bytes, mode: int) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"golden catalog").digest(),
         leader_url="https://leader.example",
@@ -103,19 +112,21 @@ def configuration(helper_url: bytes) -> bytes:
         min_batch_size=3,
         vdaf_config=VDAF_CONFIG,
         interval=Interval(NOW_US // 10**6 // PRECISION - 10, 100),
+        batch_mode=mode,
     )
 
 
-def exchange(draft: Draft) -> dict[str, Any]:
+def exchange(draft: Draft, mode: int = TIME_INTERVAL) -> dict[str, Any]:
     """The exchange as JSON: what goes over the wire, and each party's keys, so that each step can be done again."""
-    parties = Parties(draft)
+    parties = Parties(draft, mode)
     made = [parties.report(measurement) for measurement in MEASUREMENTS]
     reports = sorted(made, key=lambda report: report.metadata.report_id)  # as our leader takes those of one time
     job, states, answer, leader_share, helper_share = _verified(parties, reports)
     interval = Interval(parties.task.time_of(NOW_US), 1)
-    request = CollectionJobReq(query_for(interval))
+    selected = BatchId(parties.batch) if parties.batch else interval
+    request = CollectionJobReq(query_for(None if parties.batch else interval))
     checksum = checksum_of(report.metadata.report_id for report in reports)
-    share_request = AggregateShareReq(request, selector_for(interval), len(reports), checksum)
+    share_request = AggregateShareReq(request, selector_for(selected), len(reports), checksum)
     sealed = [
         seal_aggregate_share(parties.task, role, parties.collector.config, request, share, parties.rng)
         for role, share in ((Role.HELPER, helper_share), (Role.LEADER, leader_share))
@@ -134,6 +145,7 @@ def exchange(draft: Draft) -> dict[str, Any]:
         "verify_key": parties.verify_key.hex(),
         "keys": {name: key.pair.private.hex() for name, key in _keys(parties)},
         "hpke_config": {name: HpkeConfigList((key.config,)).encode().hex() for name, key in _keys(parties)},
+        **({"batch_id": parties.batch.hex()} if parties.batch else {}),
         "now_us": NOW_US,
         "measurements": list(MEASUREMENTS),
         "upload_request": UploadRequest(tuple(reports)).encode().hex(),
@@ -174,7 +186,7 @@ def _verified(
         VerifyInit(ReportShare(r.metadata, r.public_share, r.helper_share), outbound)
         for r, (_, outbound) in zip(reports, steps, strict=True)
     ]
-    job = AggregationJobInitReq(0, b"", (), tuple(inits))
+    job = AggregationJobInitReq(0, b"", job_extensions(parties.batch), tuple(inits))
     theirs = [
         sealed_share(
             *(task, KeyRing([parties.helper]), i.share.metadata, i.share.public_share, i.share.ciphertext, NOW_US),
@@ -198,7 +210,7 @@ def _verified(
 def _refused_uploads(parties: Parties) -> list[dict[str, Any]]:
     """Uploads that the leader turns down, each with the name of the error that the draft has for it."""
     good = parties.report([1, 0, 0, 0])
-    other = task_of(configuration(b"https://helper.example/dap"), demo=True, draft=parties.draft)
+    other = task_of(configuration(b"https://helper.example/dap", parties.mode), demo=True, draft=parties.draft)
     url_byte = parties.report([1, 0, 0, 0], dataclasses.replace(other, task_id=parties.task.task_id))
     spoiled = dataclasses.replace(
         good.leader_share, payload=good.leader_share.payload[:-1] + bytes([good.leader_share.payload[-1] ^ 1])
@@ -234,25 +246,24 @@ def _refused_jobs(job: AggregationJobInitReq) -> list[dict[str, str]]:
             job, extensions=(Extension(8, b""), Extension(7, b""))
         ),
         "invalidMessage: an extension twice": dataclasses.replace(job, extensions=(Extension(7, b""),) * 2),
-        "unsupportedExtension: a batch id in a task of time intervals": dataclasses.replace(
-            job, extensions=(Extension(1, bytes(32)),)
-        ),
         "invalidAggregationParameter: one byte": dataclasses.replace(job, agg_param=b"x"),
     }
+    if job.extensions:
+        wrong = {
+            "invalidMessage: no batch id": (),
+            "invalidMessage: a batch id of 31 bytes": (Extension(1, bytes(31)),),
+            "invalidMessage: a batch id of 33 bytes": (Extension(1, bytes(33)),),
+            "unsupportedExtension: one that is not known beside the batch id": (*job.extensions, Extension(2, b"")),
+        }
+    else:
+        wrong = {"unsupportedExtension: a batch id in a task of time intervals": (Extension(1, bytes(32)),)}
+    cases |= {why: dataclasses.replace(job, extensions=extensions) for why, extensions in wrong.items()}
     return [{"why": why, "body": case.encode().hex()} for why, case in cases.items()]
 
 
 def _refused_collections(request: CollectionJobReq) -> list[dict[str, str]]:
     """Collection jobs that the leader fails at once, each with the type of the problem."""
-    query = request.query
-    cases = {
-        "batchInvalid: an interval of no bucket": CollectionJobReq(query_for(Interval(5, 0))),
-        "invalidMessage: another batch mode": dataclasses.replace(
-            request, query=dataclasses.replace(query, batch_mode=2, config=b"")
-        ),
-        "invalidMessage: half an interval": dataclasses.replace(
-            request, query=dataclasses.replace(query, config=query.config[:8])
-        ),
+    cases = {why: dataclasses.replace(request, query=query) for why, query in _bad_queries(request.query)} | {
         "invalidAggregationParameter: one byte": dataclasses.replace(request, agg_param=b"x"),
         "unsupportedExtension: one that is not known": dataclasses.replace(request, extensions=(Extension(3, b""),)),
         "invalidExtension: two out of order": dataclasses.replace(
@@ -260,6 +271,19 @@ def _refused_collections(request: CollectionJobReq) -> list[dict[str, str]]:
         ),
     }
     return [{"why": why, "body": case.encode().hex()} for why, case in cases.items()]
+
+
+def _bad_queries(good: Query) -> list[tuple[str, Query]]:
+    if good.batch_mode == LEADER_SELECTED:
+        return [
+            ("invalidMessage: a query that names a batch", Query(LEADER_SELECTED, bytes(32))),
+            ("invalidMessage: another batch mode", query_for(Interval(NOW_US // 10**6 // PRECISION, 1))),
+        ]
+    return [
+        ("batchInvalid: an interval of no bucket", query_for(Interval(5, 0))),
+        ("invalidMessage: another batch mode", Query(LEADER_SELECTED, b"")),
+        ("invalidMessage: half an interval", Query(TIME_INTERVAL, good.config[:8])),
+    ]
 
 
 def _refused_configurations(draft: Draft, good: bytes) -> list[dict[str, str]]:
@@ -275,6 +299,9 @@ def _refused_configurations(draft: Draft, good: bytes) -> list[dict[str, str]]:
         "a leader without TLS": dataclasses.replace(config, leader_url=b"http://leader.example"),
         "no time": dataclasses.replace(config, time_precision=0),
     }
+    if config.batch_mode == LEADER_SELECTED:
+        proofs = (interval, Extension(MEMBERSHIP, b"x"))
+        cases["proofs of membership where the leader selects batches"] = dataclasses.replace(config, extensions=proofs)
     if draft.task_info_least:
         cases["task_info of no byte"] = dataclasses.replace(config, task_info=b"")
     return [{"why": why, "configuration": case.encode().hex()} for why, case in cases.items()]

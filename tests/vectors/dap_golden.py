@@ -1,8 +1,8 @@
 """Makes the golden vectors of DAP's messages: `python -m tests.vectors.dap_golden` writes them to tests/vectors/dap.
 
-One file a draft and message, with good and bad encodings, and one file a draft with a whole exchange from the task's
-configuration to the sums. Everything is fixed: the same program writes the same bytes. dap-20 has dap-19's numbers
-under its own tag, so it has a file of the exchange and no others.
+One file a draft and message, with good and bad encodings, and one file a draft and batch mode with a whole exchange
+from the task's configuration to the sums. Everything is fixed: the same program writes the same bytes. dap-20 has
+dap-19's numbers under its own tag, so it has the files of exchanges and no others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from typing import Any, Final
 
 from interlock.dap import jobs, messages
 from interlock.dap.drafts import DAP_18, DAP_19, DRAFTS, Draft, ReportError
-from interlock.dap.messages import Extension, HpkeCiphertext, HpkeConfig, Interval, ReportMetadata
+from interlock.dap.messages import (
+    LEADER_SELECTED,
+    TIME_INTERVAL,
+    Extension,
+    HpkeCiphertext,
+    HpkeConfig,
+    Interval,
+    ReportMetadata,
+)
 from tests.vectors.dap_exchange import exchange
 
 FOLDER: Final = Path(__file__).parent / "dap"
@@ -201,7 +209,8 @@ def files() -> dict[str, bytes]:
         for name, make in BY_DRAFT.items():
             found[f"{draft.tag}.{name}.json"] = _file(draft, name, make(draft), _bad_by_draft(draft)[name])
     for draft in DRAFTS.values():
-        found[f"{draft.tag}.exchange.json"] = json.dumps(exchange(draft), indent=1).encode() + b"\n"
+        for name, mode in (("exchange", TIME_INTERVAL), ("selected-exchange", LEADER_SELECTED)):
+            found[f"{draft.tag}.{name}.json"] = json.dumps(exchange(draft, mode), indent=1).encode() + b"\n"
     return found
 
 
