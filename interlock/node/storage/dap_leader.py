@@ -84,7 +84,8 @@ class LeaderTables(AggregatorTables):
             self._among_others(tx, task_id)
             closed = self._refused_buckets(tx, task_id, {report.time for report in reports})
             new = _insert(tx, task_id, [r for r in reports if r.time not in closed], now_us)
-            known = _digests(tx, task_id, {r.report_id for r in reports})
+            told = {r.report_id for r in reports if new.get(r.report_id) is not r}
+            known = _digests(tx, task_id, told) if told else {}
         found = []
         for report, digest in zip(reports, digests, strict=True):
             if new.get(report.report_id) is report:
