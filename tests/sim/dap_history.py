@@ -295,7 +295,10 @@ class Simulation:
 
         def work() -> Reply:
             if method == "DELETE":
-                self.leader.give_up_collection(task_id, from_b64url(url.rsplit("/", 1)[1], 16) or b"")
+                try:
+                    self.leader.give_up_collection(task_id, from_b64url(url.rsplit("/", 1)[1], 16) or b"")
+                except DapProblem as e:
+                    return Reply(e.status)
                 return Reply(204)
             if method == "POST":
                 return reply_of(lambda: self.leader.process_collection_init(task_id, body), answer)

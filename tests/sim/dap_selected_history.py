@@ -15,30 +15,35 @@ from tests.unit.dap_stores import Stores
 
 
 class SelectedSimulation(Simulation):
-    """Results stand under the places of their collection jobs."""
+    """Results stand under their marks: the same batch under another name would show, and so would two of one name."""
 
     MODE = LEADER_SELECTED
 
     def __init__(self, seed: int, stores: Stores) -> None:
         super().__init__(seed, stores)
-        self.by_place: dict[str, Collected] = {}
+        self.by_mark: dict[str, Collected] = {}
+        self.taken: list[str] = []  # places that were said to be taken
 
     def found(self) -> Iterable[Collected]:
-        return self.by_place.values()
+        return self.by_mark.values()
 
     def collect(self) -> None:
         collector = Collector(self.task, self.keys["collector"], self.vdaf, self._from_collector)
         with contextlib.suppress(Unreachable):
+            if self.taken and self.rng.random() < 0.3:  # a word that was on its way for long
+                collector.taken(self.rng.choice(self.taken))
+                self.tally["taken late"] += 1
             found = collector.ask_next()
             if isinstance(found, Pending):
                 return
             self.keep(found)
-            if self.quiet or self.rng.random() < 0.7:
+            if self.quiet or self.rng.random() < 0.7:  # else it dies here, and asks again
+                self.taken.append(found.place)
                 collector.taken(found.place)
 
     def keep(self, found: Collected) -> None:
         """A result that is told again is the same."""
-        assert self.by_place.setdefault(found.place, found) == found
+        assert self.by_mark.setdefault(found.mark, found) == found
         self.tally["collected"] += 1
 
     def collect_all(self) -> None:
