@@ -3,11 +3,11 @@
 The file is `HOME/consent.json`, a row a purpose and subject:
 
     {"purpose": "sightings", "subject": TASK, "operators": {URL: NAME or ""}, "floor": 10, "kinds": ["host", "rule"],
-     "mechanism": "Prio3SumVec, no noise", "catalog": SHA256, "at": MICROSECONDS}
+     "mechanism": "Prio3SumVec, no noise", "catalog": SHA256, "proof": "blind-token of hosts-1", "at": MICROSECONDS}
 
 A yes begins when it is given and never reaches back. What is weaker than it in any respect (another operator, a lower
-floor, another kind of place, another mechanism, other places) is not covered by it, and asks again. Purposes that do
-not count leave floor, kinds, mechanism and catalog empty.
+floor, another kind of place, another mechanism, other places, another way to show who reports) is not covered by it,
+and asks again. Purposes that do not count leave floor, kinds, mechanism, catalog and proof empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 CONSENT_FILE: Final = "consent.json"
 _FORMAT: Final = "interlock-consent"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _LIMIT: Final = 1 << 20
 _TYPES: Final[Mapping[str, type]] = {
     "purpose": str,
@@ -43,6 +43,7 @@ _TYPES: Final[Mapping[str, type]] = {
     "kinds": list,
     "mechanism": str,
     "catalog": str,
+    "proof": str,
     "at": int,
 }
 
@@ -59,7 +60,7 @@ class Terms:
 
     `operators` are the addresses of those who are told, each with the name of the body behind it, "" where none is
     known. `floor` is the least number of organisations behind a sum, `kinds` those of the catalog's places, `catalog`
-    its digest.
+    its digest. `proof` is how a report shows that a member sent it, and so who learns whose it is.
     """
 
     purpose: str
@@ -69,6 +70,7 @@ class Terms:
     kinds: tuple[str, ...] = ()
     mechanism: str = ""
     catalog: str = ""
+    proof: str = ""
 
     def beyond(self, given: Terms) -> list[str]:
         """In which respects these terms go beyond a yes to `given`, in words; none where that covers them."""
@@ -90,7 +92,7 @@ def read_consents(home: Path) -> dict[tuple[str, str], Consent]:
         return {}
     body = unstamped(read_bounded(path, _LIMIT), _FORMAT, _VERSION, where=str(path))
     if body.get("v") != _VERSION:
-        raise BadState("is of an older interlock, and names no operators", where=str(path), fix="delete it, and agree")
+        raise BadState("is of an older interlock, and says less than a yes does now", where=str(path), fix="delete it, and agree")
     rows = body.get("consents")
     if not isinstance(rows, list):
         raise BadState("has no list of consents", where=str(path))
@@ -139,6 +141,8 @@ def _beyond(given: Terms, asked: Terms) -> Iterator[str]:
         yield f"it is counted by {asked.mechanism}, not by {given.mechanism}"
     if asked.catalog != given.catalog:
         yield "its places are others"
+    if asked.proof != given.proof:
+        yield f"a report is shown by {asked.proof or 'nothing'}, not by {given.proof or 'nothing'}"
 
 
 def _write(home: Path, consents: Mapping[tuple[str, str], Consent]) -> None:
@@ -151,6 +155,7 @@ def _write(home: Path, consents: Mapping[tuple[str, str], Consent]) -> None:
             "kinds": list(c.terms.kinds),
             "mechanism": c.terms.mechanism,
             "catalog": c.terms.catalog,
+            "proof": c.terms.proof,
             "at": c.at,
         }
         for c in consents.values()

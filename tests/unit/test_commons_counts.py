@@ -140,6 +140,7 @@ def test_a_yes_to_one_catalog_is_no_yes_to_another_of_the_same_task(tmp_path: Pa
         ({"floor": 9}, "9 organisations are enough, where 10 were needed"),
         ({"kinds": ("file", "host", "rule")}, "places of kind file are counted too"),
         ({"mechanism": "by hand"}, "it is counted by by hand"),
+        ({"proof": "bearer"}, "a report is shown by bearer, not by"),
     ],
 )
 def test_whatever_is_weaker_than_a_yes_asks_again(tmp_path: Path, weaker: dict[str, Any], told: str) -> None:
@@ -180,7 +181,7 @@ def test_purposes_are_consented_to_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_damaged_consent_file_is_no_consent(tmp_path: Path) -> None:
-    (tmp_path / "consent.json").write_text('{"format": "interlock-consent", "v": 2, "consents": [{"task": 1}]}')
+    (tmp_path / "consent.json").write_text('{"format": "interlock-consent", "v": 3, "consents": [{"task": 1}]}')
     with pytest.raises(InterlockError) as caught:
         read_consents(tmp_path)
     assert caught.value.code == "bad-state"

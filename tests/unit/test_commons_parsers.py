@@ -310,7 +310,7 @@ STATE: dict[str, tuple[str, dict[str, object], Callable[[Path], object]]] = {
         "consent.json",
         {
             "format": "interlock-consent",
-            "v": 2,
+            "v": 3,
             "consents": [
                 {
                     "purpose": "sightings",
@@ -320,6 +320,7 @@ STATE: dict[str, tuple[str, dict[str, object], Callable[[Path], object]]] = {
                     "kinds": ["rule"],
                     "mechanism": "m",
                     "catalog": SHA256,
+                    "proof": "blind-token of t",
                     "at": 7,
                 }
             ],

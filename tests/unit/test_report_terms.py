@@ -21,7 +21,9 @@ from interlock.base.files import replace
 from interlock.commons.consent import NoConsent, give_consent
 from interlock.commons.indicators import FALSE_POSITIVES, Catalog, build_catalog
 from interlock.commons.installed import base_rules
+from interlock.commons.membership import BLIND, CERTIFICATE, TaskMembership
 from interlock.commons.operators import OPERATORS_PATH, Operator, Operators
+from interlock.dap.messages import LEADER_SELECTED, TIME_INTERVAL
 from interlock.dap.task import new_configuration, task_of
 from interlock.dap.transport import Reply
 from interlock.engine import ambient
@@ -53,7 +55,14 @@ def member(tmp_path: Path) -> Iterator[Member]:
 # --- terms --------------------------------------------------------------------------------------------------------
 
 
-def another_task(member: Member, *, leader: str = "https://leader.test/dap", least: int = 3) -> None:
+def another_task(
+    member: Member,
+    *,
+    leader: str = "https://leader.test/dap",
+    least: int = 3,
+    membership: bytes | None = None,
+    batch_mode: int = TIME_INTERVAL,
+) -> None:
     """The task's file is replaced by that of another task over the same catalog."""
     configuration = new_configuration(
         catalog_digest=bytes.fromhex(member.catalog.digest),
@@ -62,6 +71,8 @@ def another_task(member: Member, *, leader: str = "https://leader.test/dap", lea
         time_precision=PRECISION,
         min_batch_size=least,
         vdaf_config=VDAF_CONFIG,
+        membership=membership,
+        batch_mode=batch_mode,
     )
     member.world.task = task_of(configuration, demo=True)
 
@@ -88,6 +99,48 @@ def test_a_task_with_another_operator_asks_again_and_gets_nothing_of_before(memb
 def test_a_task_with_a_higher_floor_is_covered(member: Member) -> None:
     another_task(member, least=4)
     assert member.close(early=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("agreed", "offered", "told"),
+    [
+        (BLIND, None, "shown by bearer, not by blind-token of rules-1"),
+        (BLIND, TaskMembership(CERTIFICATE, "rules-1"), "shown by certificate of rules-1, not by blind-token"),
+        (BLIND, TaskMembership(BLIND, "elsewhere"), "shown by blind-token of elsewhere, not by blind-token of rules-1"),
+    ],
+)
+def test_a_task_that_shows_more_of_who_reports_asks_again(
+    member: Member, agreed: str, offered: TaskMembership | None, told: str
+) -> None:
+    another_task(member, membership=TaskMembership(agreed, "rules-1").encode())
+    member.agree()
+    another_task(member, membership=None if offered is None else offered.encode())
+    with pytest.raises(NoConsent, match=told):
+        member.close(early=True)
+    assert member.states() == []
+
+
+def test_a_task_whose_leader_selects_the_batches_is_another_mechanism(member: Member) -> None:
+    another_task(member, batch_mode=LEADER_SELECTED)
+    with pytest.raises(NoConsent, match="in batches that the leader selects"):
+        member.close(early=True)
+
+
+def test_what_a_process_left_as_consent_ended_is_not_told_under_the_next_yes(member: Member) -> None:
+    """A guarded process that was in the middle of an event, and a daemon in the middle of a report, come too late."""
+    start = kept_catalogs(member.home)["rules-1"].epoch_of(member.world.clock.now_us())
+    member.close(early=True)
+    (late,) = member.store.outbox()
+    other = dataclasses.replace(late, epoch_start=start - EPOCH)
+    member.withdraw()
+    member.store.queue(other)
+    member.store.add_bits("rules-1", member.catalog.digest, (start + EPOCH, start + 2 * EPOCH), {3: "rule:rule-3"})
+    member.world.clock.advance(1)
+    member.agree()
+    assert member.states() == ["dropped", "dropped"]
+    assert member.store.places_by_epoch("rules-1", member.catalog.digest) == {}
+    assert member.send() == Sent()
+    assert member.line.uploads == []
 
 
 def test_an_operator_that_turns_out_to_be_another_body_asks_again(member: Member) -> None:

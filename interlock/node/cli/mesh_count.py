@@ -136,6 +136,8 @@ def _tell(terms: Terms, catalog: Catalog | None, before: Consent | None) -> None
         print(f"  floor       {terms.floor} organisations")
     if terms.mechanism:
         print(f"  mechanism   {terms.mechanism}")
+    if terms.proof:
+        print(f"  shown by    {terms.proof}")
     if terms.kinds:
         print(f"  counts      {', '.join(terms.kinds)} of catalog {terms.catalog[:16]}")
     for place in catalog.places if catalog else ():

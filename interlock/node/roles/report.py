@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock, rfc3339
+from interlock.base.codec import Malformed
 from interlock.base.primitives import Rng
 from interlock.commons.consent import (
     Consent,
@@ -130,27 +131,29 @@ def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
     operators = known_operators(home)
     urls = [(role, getattr(task.config, f"{role}_url").decode("ascii")) for role in ("leader", "helper")]
     named = {url: (operators.runs(role, [url]) or "") if operators else "" for role, url in urls}
-    floor = task.config.min_batch_size
-    return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, mechanism_of(task), catalog.digest)
+    floor, how = task.config.min_batch_size, mechanism_of(task)
+    return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, how, catalog.digest, _shown_of(task))
 
 
 def mechanism_of(task: Task) -> str:
-    """How a task counts, and with what noise, in one phrase."""
-    return f"Prio3SumVec, {'no noise' if task.noise is None else task.noise.text}"
+    """How a task counts, in which batches, and with what noise, in one phrase."""
+    batches = ", in batches that the leader selects" if task.leader_selected else ""
+    return f"Prio3SumVec{batches}, {'no noise' if task.noise is None else task.noise.text}"
 
 
 def agree(home: Path, store: NodeStore, task: Task, catalog: Catalog, now_us: int) -> Consent:
     """Consent to a task's catalog, and keep both what it counts and how long its epochs are.
 
-    Where something else was agreed to before, what was seen and queued under that is dropped.
+    Where something else or nothing was agreed to before, what was seen and queued by then is dropped: a process that was
+    at work as consent ended may have left something.
     Raises: TaskRefused, where the task counts by another catalog; OneHand, where one body runs both aggregators;
     NotWritable.
     """
     terms = terms_of(home, task, catalog)
     _demand_two_bodies(home, task)
     before = read_consents(home).get((terms.purpose, terms.subject))
-    if before is not None and before.terms != terms:
-        store.drop(catalog.task, _WEAKER, now_us)
+    if before is None or before.terms != terms:
+        store.drop(catalog.task, _WITHDRAWN if before is None else _WEAKER, now_us)
     keep_catalog(home, catalog, time_precision=task.config.time_precision)
     return give_consent(home, terms, now_us)
 
@@ -339,6 +342,17 @@ def kept_for(home: Path, task: Task) -> KeptCatalog:
             fix="agree to it again",
         )
     return kept
+
+
+def _shown_of(task: Task) -> str:
+    """How a task's reports show that a member sent them, and by whose membership. Raises: TaskRefused."""
+    if task.membership is None:
+        return _BEARER
+    try:
+        wanted = TaskMembership.decode(task.membership)
+    except Malformed as e:
+        raise TaskRefused(f"asks for a proof that is not known here ({e.what})", fix="upgrade") from None
+    return f"{wanted.backend} of {wanted.task}"
 
 
 def _due(start: int, epoch_us: int, now: int, rng: Rng) -> int:
