@@ -109,7 +109,8 @@ class Request:
         assert circle is not None, "a request was checked when it was made or read"
         names = ", ".join(holder.name for holder in circle.holders)
         told = f"Who has to sign these targets: under root {root.version} ({names}), {quorum(circle)}."
-        return (*draft_words(self.draft), told)
+        known = () if _ROOT in self.payloads else (f"  That root's file has SHA-256 {sha256_hex(self.root)}",)
+        return (*draft_words(self.draft), told, *known)
 
     @property
     def data(self) -> bytes:
@@ -300,6 +301,18 @@ def _demand_sound(request: Request) -> None:
         if circle is None:
             raise CeremonyRefused("have one key, on the commons' machine, and no holders", where="targets")
         demand_draft(request.draft)
+        _demand_in_force(request.draft.before, request.previous or request.root)
+
+
+def _demand_in_force(before: bytes | None, root: bytes) -> None:
+    """Raises: CeremonyRefused, for targets before that nobody signed: what changes would be told beside a lie."""
+    if before is None:
+        return
+    try:
+        demand_targets(before, root)
+    except CeremonyRefused as e:
+        told = f"are not those that were signed: {e.where} {e.what}"
+        raise CeremonyRefused(told, where="targets before", fix="do not sign it") from None
 
 
 def _owner(request: Request, key: Key, where: str) -> tuple[str, tuple[str, ...]]:

@@ -110,6 +110,9 @@ def demand_draft(draft: Draft) -> None:
     for path, info in _changed(md.signed, before).items():
         if info is not None and held.get(info.hashes["sha256"]) != info.length:
             raise CeremonyRefused(f"does not hold {path}, which is new", where="targets", fix="ask anew")
+        old = before.targets.get(path) if before and path == REMOVALS_PATH else None
+        if old is not None and old.hashes["sha256"] not in held:  # or a removal could be dropped unsaid
+            raise CeremonyRefused(f"does not hold {path} as it was", where="targets", fix="ask anew")
     rows = (*md.signed.targets.values(), *(before.targets.values() if before else ()))
     if set(held) - {info.hashes["sha256"] for info in rows}:
         raise CeremonyRefused("brings a file that targets do not name", where="targets", fix="ask anew")
@@ -171,7 +174,8 @@ def _file(path: str, data: bytes, before: bytes | None) -> Iterator[str]:
         operators = parse_operators(data, where=path)
         yield f"  * who runs what, version {operators.version}:"
         for one in operators.operators:
-            yield f"      {one.name}, of {one.organisation}: {', '.join(sorted(one.roles))}"
+            yield f"      {one.name}, of {one.organisation}:"
+            yield from (f"        {role}: {', '.join(things)}" for role, things in sorted(one.roles.items()))
     else:
         parse_policy(data)
         yield f"  * the log policy: SHA-256 {sha256_hex(data)}"

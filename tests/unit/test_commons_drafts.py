@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from interlock.base.files import BadState, NewerFormat
-from interlock.commons.ceremony import Request, parse_request, request_targets
+from interlock.commons.ceremony import Request, assemble, parse_request, request_targets, sign_request
 from interlock.commons.holders import CeremonyRefused
-from interlock.commons.layout import REVIEWERS_PATH
+from interlock.commons.layout import REMOVALS_PATH, REVIEWERS_PATH
+from interlock.commons.operators import OPERATORS_PATH, Operator, Operators
+from interlock.commons.pack import sha256_hex
 from interlock.commons.reviewers import Reviewer, Reviewers
 from interlock.commons.rootplan import expiry_us
 from interlock.commons.steps import NeedsHolders
@@ -108,6 +110,44 @@ def test_a_request_without_a_file_that_is_new_is_refused(asked: Request) -> None
     assert asked.draft is not None
     with pytest.raises(CeremonyRefused, match="does not hold"):
         request_targets(asked.root, Draft(asked.draft.data, asked.draft.before, ()))
+
+
+def test_what_changes_is_told_beside_targets_that_were_signed_and_no_others(asked: Request) -> None:
+    """Whoever asks could put the change into targets "before", and holders would read of a later end alone."""
+    assert asked.draft is not None
+    assert asked.draft.before is not None
+    lie, before = json.loads(asked.draft.data), json.loads(asked.draft.before)
+    lie["signed"]["version"] = before["signed"]["version"]
+    for signatures in (list[object](), before["signatures"]):
+        body = json.dumps({**lie, "signatures": signatures}).encode()
+        with pytest.raises(CeremonyRefused, match="are not those that were signed"):
+            request_targets(asked.root, Draft(asked.draft.data, body))
+
+
+def test_a_removal_is_not_dropped_unsaid(commons: World, asked: Request) -> None:
+    """A draft without the list as it was would have holders take a shorter list for all there ever was."""
+    assert asked.draft is not None
+    done = assemble(asked, [sign_request(asked, seed(f"holder {name}")) for name in ("tara", "tom")], 7)
+    body, empty = json.loads(asked.draft.data), b"[]"
+    was = body["signed"]["targets"][REMOVALS_PATH]["hashes"]["sha256"]
+    body["signed"]["targets"][REMOVALS_PATH] = {"length": len(empty), "hashes": {"sha256": sha256_hex(empty)}}
+    body["signed"]["version"] += 1
+    data = json.dumps(body).encode()
+    with pytest.raises(CeremonyRefused, match="as it was"):
+        request_targets(asked.root, Draft(data, done.targets, (empty,)))
+    old = next(file for file in asked.draft.files if sha256_hex(file) == was)
+    words = request_targets(asked.root, Draft(data, done.targets, (empty, old))).words
+    assert any("no longer lists the removal of team version 1" in line for line in words)
+
+
+def test_a_list_of_operators_is_told_with_each_key_and_address(commons: World) -> None:
+    listed = Operators(
+        1, (Operator("log", "Acme", {"log": (seed("log").verifier.text,), "issuer": ("https://i.example",)}),)
+    )
+    draft = draft_of(commons.home / "commons", expiry_us("root", commons.clock.now_us()), {OPERATORS_PATH: listed.data})
+    words = "\n".join(request_targets(commons.publisher.steps.repository.root(), draft).words)
+    assert f"log: {seed('log').verifier.text}" in words
+    assert "issuer: https://i.example" in words
 
 
 def test_any_byte_of_a_request_that_is_changed_is_one_line(asked: Request) -> None:
