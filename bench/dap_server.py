@@ -27,6 +27,7 @@ from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
+from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from interlock.node.tokens import TokenTable, token_hash
 
 __all__: list[str] = []
@@ -37,13 +38,17 @@ def _app(role: str, root: Path, store: str) -> ASGIApp:
     ring, tokens = KeyRing([ring_key(root, role)]), TokenTable({"bench": token_hash(TOKEN)})
     admit = Admission(keys_of(root), PythonBlindRsa(), OPERATOR, clock)
     if role == "helper":
-        answers = SqliteHelperStorage(Path(store))
+        answers = PostgresHelperStorage(store) if _is_url(store) else SqliteHelperStorage(Path(store))
         helper = Helper(tasks, ring, answers, vdaf_of, clock, os.urandom, admit=admit)
         return helper_app(helper, leaders=tokens, close=answers.close)
-    reports = SqliteLeaderStorage(Path(store))
+    reports = PostgresLeaderStorage(store) if _is_url(store) else SqliteLeaderStorage(Path(store))
     leader = Leader(tasks, ring, reports, clock, admit=admit)
     driver = Driver(tasks, ring, reports, vdaf_of, clock, os.urandom, HttpExchange(TOKEN))
     return leader_app(leader, driver, members=tokens, collectors=tokens, close=reports.close)
+
+
+def _is_url(store: str) -> bool:
+    return store.startswith("postgresql:")
 
 
 def _run(role: str, root: Path, store: str, port: int) -> None:

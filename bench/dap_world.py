@@ -57,6 +57,7 @@ _MEMBERS: Final = "members.json"
 class World:
     """Everything of one task; `private` is the issuer's key of its tokens."""
 
+    length: int
     held: AggregatorTask
     leader: HpkeKey
     helper: HpkeKey
@@ -75,7 +76,7 @@ class World:
             build_report(
                 self.task,
                 vdaf,
-                [draw.randrange(2) for _ in range(self.task.sum_vec.length)],
+                [draw.randrange(2) for _ in range(self.length)],
                 self.leader.config,
                 self.helper.config,
                 now_us=now_us,
@@ -125,7 +126,7 @@ def made(root: Path, length: int, leader_url: str, helper_url: str) -> World:
     for role, key in (("leader", leader), ("helper", helper)):
         (root / f"{role}.key").write_bytes(dump_key(key))
     (root / _MEMBERS).write_bytes(members.data)
-    return World(held, leader, helper, collector, members, private)
+    return World(length, held, leader, helper, collector, members, private)
 
 
 def keys_of(root: Path) -> Callable[[str, int], MemberKeys]:

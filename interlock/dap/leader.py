@@ -21,13 +21,13 @@ from typing import Final
 
 from interlock.base.clock import Clock
 from interlock.dap.batches import check_collection
-from interlock.dap.drafts import ReportError, Role
+from interlock.dap.drafts import ReportError
 from interlock.dap.helper import Resource, task_of_id
 from interlock.dap.jobs import CollectionJobReq
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.messages import Report, UploadErrors, UploadRequest
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
-from interlock.dap.shares import KeyRing, ReportRejected, open_input_share
+from interlock.dap.shares import KeyRing, ReportRejected, demand_timely
 from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
 from interlock.dap.task import AggregatorTask
 
@@ -137,21 +137,14 @@ class Leader:
     def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:
         """Why a report is turned down before it is stored.
 
-        Opening the leader's share here is not demanded, and tells a client of a stale configuration at once.
+        Its share is opened when its job begins, and not here (4.4.2 leaves it open): members would wait for it, and the
+        work would be done twice.
         """
         now_us, metadata = self._clock.now_us(), report.metadata
         if self._keys.find(report.leader_share.config_id, now_us) is None:
             return ReportError.OUTDATED_CONFIG
         try:
-            open_input_share(
-                held.task,
-                Role.LEADER,
-                self._keys,
-                metadata,
-                report.public_share,
-                report.leader_share,
-                now_us,
-            )
+            demand_timely(held.task, metadata, now_us)
             self._admit(held.task, metadata, report.public_share)
         except ReportRejected as e:
             return _AT_UPLOAD.get(e.error, e.error)

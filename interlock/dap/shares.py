@@ -35,6 +35,7 @@ __all__ = [
     "HpkeKey",
     "KeyRing",
     "ReportRejected",
+    "demand_timely",
     "new_key",
     "open_aggregate_share",
     "open_input_share",
@@ -201,8 +202,7 @@ def sealed_share(
 
     Raises: ReportRejected.
     """
-    _demand_on_time(task, metadata, now_us)
-    _demand_extensions(task, metadata)
+    demand_timely(task, metadata, now_us)
     pair = _pair(keys, sealed, now_us)
     aad = _input_aad(task, metadata, public_share)
     about = (metadata.report_id, public_share, pair.public, pair.private)
@@ -214,6 +214,12 @@ def _pair(keys: KeyRing, sealed: HpkeCiphertext, now_us: int) -> hpke.KeyPair:
     if key is None:
         raise ReportRejected(ReportError.HPKE_UNKNOWN_CONFIG_ID, "no key has the id that the share is sealed to")
     return key.pair
+
+
+def demand_timely(task: Task, metadata: ReportMetadata, now_us: int) -> None:
+    """What of a report can be judged without opening it: its time and its public extensions. Raises: ReportRejected."""
+    _demand_on_time(task, metadata, now_us)
+    _demand_extensions(task, metadata)
 
 
 def _demand_on_time(task: Task, metadata: ReportMetadata, now_us: int) -> None:

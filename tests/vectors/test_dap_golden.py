@@ -15,14 +15,14 @@ from interlock.base.codec import Malformed
 from interlock.dap import jobs, messages
 from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.collector import Collector
-from interlock.dap.drafts import DAP_18, DRAFTS, Draft, ReportError
+from interlock.dap.drafts import DAP_18, DRAFTS, Draft, ReportError, Role
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.hpke import X25519, pair_of
 from interlock.dap.leader import Leader
 from interlock.dap.messages import HpkeConfigList, Report, UploadErrors, UploadRequest
 from interlock.dap.problems import DapProblem
-from interlock.dap.shares import HpkeKey, KeyRing
+from interlock.dap.shares import HpkeKey, KeyRing, ReportRejected, open_input_share
 from interlock.dap.task import AggregatorTask, TaskRefused, task_of
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
@@ -168,9 +168,16 @@ def test_leader_and_helper_send_the_bytes_of_the_file(replay: Replay) -> None:
 
 
 def test_each_bad_upload_is_turned_down_under_its_name(replay: Replay) -> None:
-    draft = replay.task.draft
-    for name, report in replay.refused("refused_uploads"):
-        body = UploadRequest((Report.decode(report),)).encode()
+    draft, now_us = replay.task.draft, replay.file["now_us"]
+    for name, data in replay.refused("refused_uploads"):
+        report = Report.decode(data)
+        if name == ReportError.HPKE_DECRYPT_ERROR.value:  # told when a job opens it, and not at the door
+            about = report.metadata, report.public_share, report.leader_share, now_us
+            with pytest.raises(ReportRejected) as caught:
+                open_input_share(replay.task, Role.LEADER, KeyRing([replay.keys["leader"]]), *about)
+            assert caught.value.error is ReportError.HPKE_DECRYPT_ERROR
+            continue
+        body = UploadRequest((report,)).encode()
         answer = UploadErrors.decode(replay.leader.process_upload(replay.task.task_id, body), draft)
         assert [error for _, error in answer.errors] == [draft.named(ReportError(name))], name
     assert replay.leader_store.states(replay.task.task_id).waiting == 0
