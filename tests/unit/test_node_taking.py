@@ -121,6 +121,14 @@ def test_one_that_asks_for_a_proof_of_no_known_kind_is_refused() -> None:
     assert good.membership == TaskMembership(BLIND, "task-1").encode()
 
 
+def test_one_whose_leader_selects_batches_counts_no_organisations_and_is_refused_a_demos_too() -> None:
+    task = made(leader_selected=True, members="", min_batch=3, demo=True)
+    with pytest.raises(TaskRefused, match="count reports and not organisations"):
+        demand_safe(task, "task-1", TWO, demo=True)
+    with pytest.raises(TaskRefused, match="may hold a member many times"):
+        made(leader_selected=True)
+
+
 # --- operators --------------------------------------------------------------------------------------------------------
 
 

@@ -66,6 +66,9 @@ def demand_safe(task: Task, name: str, operators: Operators | None, *, demo: boo
     if task.demo and not demo:
         told = f"counts from {task.config.min_batch_size} organisations on, and a real task needs {LEAST}"
         raise TaskRefused(told, where=where, fix="give --demo to take part all the same")
+    if task.leader_selected:
+        told = "has batches that its leader selects, so its sums count reports and not organisations"
+        raise TaskRefused(told, where=where, fix="ask its author for a task of time intervals")
     _demand_members(task, name)
     leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
     if operators is not None:
