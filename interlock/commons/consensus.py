@@ -194,6 +194,8 @@ def standing(
         if not said.shown or (said.demo and not demo) or said.at_least < needed(said.least_age, demo=said.demo):
             weak.append(said.digest)
             continue
+        if said.counts == FALSE_POSITIVES and said.until <= now_us:
+            continue  # a word on what was wrong ends like any other
         row = Accepted(said.at_least, said.until, said.digest)
         rows, stronger = (accepted, _later) if said.counts == SIGHTINGS else (wrong, _more)
         rows.update({p: stronger(rows[p], row) if p in rows else row for p in said.places})

@@ -92,7 +92,8 @@ def read_consents(home: Path) -> dict[tuple[str, str], Consent]:
         return {}
     body = unstamped(read_bounded(path, _LIMIT), _FORMAT, _VERSION, where=str(path))
     if body.get("v") != _VERSION:
-        raise BadState("is of an older interlock, and says less than a yes does now", where=str(path), fix="delete it, and agree")
+        told = "is of an older interlock, and says less than a yes does now"
+        raise BadState(told, where=str(path), fix="delete it, and agree")
     rows = body.get("consents")
     if not isinstance(rows, list):
         raise BadState("has no list of consents", where=str(path))

@@ -25,6 +25,7 @@ from interlock.base.canonical import NotCanonical
 from interlock.base.errors import InterlockError
 from interlock.commons.pack import Pack, build_pack, sha256_hex
 from interlock.engine.detectors.indicator import KINDS, host_indicator, indicator_of
+from interlock.engine.detectors.secrets import redacted_secrets
 
 __all__ = [
     "FALSE_POSITIVES",
@@ -145,6 +146,8 @@ def build_proposal(kind: str, value: str) -> bytes:
         indicator = indicator_of(kind, value)
     except ValueError as e:
         raise BadCatalog(str(e), where=f"a {kind}", fix="propose nothing that only you would know") from None
+    if kind in ("host", "package") and redacted_secrets(value)[1]:
+        raise BadCatalog("holds what looks like a secret", where=f"a {kind}", fix="propose its name alone")
     if kind == "host" and _is_shared(indicator):
         raise BadCatalog("is a name under which many have theirs", where="a host", fix="propose the one host")
     return canonical.encode({"format": _PROPOSAL, "v": 1, "indicator": indicator})

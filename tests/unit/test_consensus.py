@@ -277,8 +277,8 @@ def test_a_rule_s_place_is_no_indicator() -> None:
 WRONG = catalog(FALSE_POSITIVES, task="wrong-1")
 
 
-def wrong(*places: str, at_least: int = 20, age: int = 0, end: int = EPOCH + 1) -> Statement:
-    return said(*places, counted=WRONG, at_least=at_least, age=age, end=end)
+def wrong(*places: str, at_least: int = 20, age: int = 0, end: int = EPOCH + 1, days: int = 90) -> Statement:
+    return said(*places, counted=WRONG, at_least=at_least, age=age, end=end, days=days)
 
 
 def test_as_many_as_accepted_a_place_can_dispute_it() -> None:
@@ -302,6 +302,19 @@ def test_the_order_of_words_does_not_matter() -> None:
     for end in (EPOCH - 3, EPOCH + 5):
         found = standing([said(HOST), wrong(HOST, end=end)], [catalog(), WRONG], now(EPOCH + 6))
         assert set(found.disputed) == {HOST}
+
+
+def test_a_dispute_ends_like_any_other_word() -> None:
+    statements = [said(HOST), wrong(HOST, end=EPOCH - 20, days=25)]
+    assert set(standing(statements, [catalog(), WRONG], now(EPOCH + 4)).disputed) == {HOST}
+    ended = standing(statements, [catalog(), WRONG], now(EPOCH + 5))
+    assert (set(ended.accepted), set(ended.disputed)) == ({HOST}, set())
+
+
+def test_a_dispute_that_ended_lends_no_strength_to_one_that_holds() -> None:
+    loud, weak = wrong(HOST, at_least=40, end=EPOCH - 30, days=10), wrong(HOST, at_least=20)
+    found = standing([said(HOST, at_least=30), loud, weak], [catalog(), WRONG], now())
+    assert (set(found.accepted), set(found.disputed)) == ({HOST}, set())
 
 
 def test_sums_of_several_batches_are_never_added() -> None:

@@ -22,6 +22,7 @@ from tests.unit.commons_world import pack
 from tests.unit.test_consensus import DAY, EPOCH, HOST, ISSUER, SUMS, catalog, certified, keys
 
 VALUE = "evil.example.com"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 class Typed(io.StringIO):
@@ -75,7 +76,20 @@ def test_without_a_terminal_and_a_yes_nothing_is_proposed(
 @pytest.mark.parametrize(
     ("kind", "value"),
     [("host", v) for v in ("db.internal", "10.1.2.3", "localhost", "co.uk", "GitHub.io.", "printer", "169.254.169.254")]
-    + [("package", "left-pad"), ("file", "report.pdf"), ("mcp", "my server")],
+    + [
+        ("host", v)
+        for v in ("evil.com:443", "https://evil.com/", "u:p@evil.com", "evil.com/x", "*.evil.com", "evil\n.com")
+    ]
+    + [
+        ("host", v)
+        for v in ("0xa.1", "167772161", "010.0.0.1", "[::ffff:10.0.0.1]", "[fe80::1]", "239.1.1.1", "[ff0e::1]")
+    ]
+    + [("host", v) for v in ("10-0-0-1.sslip.io", "x.192.168.1.1.nip.io", "1.0.0.10.in-addr.arpa", "db.localdomain")]
+    + [("host", "a" * 64 + ".com"), ("host", "a." * 127 + "com"), ("host", "stra\u00dfe.de"), ("host", "x.HOME.arpa.")]
+    + [("package", v) for v in ("left-pad", "npm:../../x@1", "npm:https://u:p@r.example/x@1", "pypi:x@git+ssh://h/x")]
+    + [("package", v) for v in ("go:git.corp/x@v1", "go:git.acme.internal/x@*", "go:10.0.0.1/x@v1", "go:intranet/x@v1")]
+    + [("package", f"npm:{name}") for name in (f"{TOKEN}@1", f"x@{TOKEN}", "a" * 300 + "@1", "x@" + "1" * 300)]
+    + [("file", "report.pdf"), ("file", "A" * 64), ("file", "a" * 63), ("mcp", "my server")],
 )
 def test_what_is_private_shared_or_free_text_is_not_proposed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, value: str
@@ -84,6 +98,16 @@ def test_what_is_private_shared_or_free_text_is_not_proposed(
     said = capsys.readouterr()
     assert value not in said.err + said.out
     assert not (tmp_path / "p.json").exists()
+
+
+def test_a_person_sees_which_name_it_is_whatever_it_looks_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    looks_like_apple = "\u0430pple.com"
+    for typed, named in ((looks_like_apple, "xn--pple-43d.com"), ("0x01010101", "1.1.1.1"), ("EVIL.com.", "evil.com")):
+        assert run("propose", "host", typed, "--out", tmp_path / "p.json") == EXIT_REFUSED
+        assert f"what it is        {named};" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", build_proposal("host", VALUE) + b" ", b"[" * 10_000])

@@ -26,7 +26,8 @@ _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\Z")
 _DEVIATING: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")  # sharp s, final sigma, joiners
 _IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,31}\Z")
 _URL_END: Final = re.compile(r"[\s\"'`<>|;(){},]")
-_LOCAL_SUFFIXES: Final = ("localhost", "local", "internal", "lan", "home.arpa", "intranet", "corp", "test", "invalid")
+_LOCAL: Final = ("localhost", "local", "internal", "lan", "home.arpa", "intranet", "corp", "test", "invalid")
+_LOCAL_SUFFIXES: Final = (*_LOCAL, "home", "localdomain", "private", "in-addr.arpa", "ip6.arpa")
 _MAX_HOST: Final = 1000
 _MAX_SHOWN: Final = 2000
 
@@ -90,7 +91,8 @@ def urls_in_text(text: str) -> list[str]:
 def is_public(host: str) -> bool:
     """False for this machine, private networks and names that are no public ones."""
     if ":" in host or _NUMBER.match(host.rsplit(".", 1)[-1]):
-        return ipaddress.ip_address(host).is_global
+        address = ipaddress.ip_address(host)
+        return address.is_global and not address.is_multicast
     return "." in host and not any(host == s or host.endswith("." + s) for s in _LOCAL_SUFFIXES)
 
 

@@ -29,7 +29,7 @@ from interlock.engine.detectors.walk import texts
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
-__all__ = ["DETECTORS", "KINDS", "host_indicator", "hosts_of", "indicator_of", "indicators_of"]
+__all__ = ["DETECTORS", "KINDS", "host_indicator", "hosts_of", "indicated", "indicator_of", "indicators_of"]
 
 KINDS: Final = ("file", "host", "mcp", "package")
 _ID: Final = "indicator"
@@ -43,6 +43,7 @@ _PREFIXES: Final = ", ".join(f"'{kind}:'" for kind in KINDS)
 _CONTENTS: Final = frozenset({"content", "contents", "file_text"})  # what a call writes into a file, whole
 _COMMANDS: Final = frozenset({"command", "cmd"})
 _TEXT_LIMIT: Final = 262_144  # characters of one text that are looked at
+_ADDRESS: Final = re.compile(r"(?<!\d)(\d{1,3})[.-](\d{1,3})[.-](\d{1,3})[.-](\d{1,3})(?!\d)")
 _HEAD: Final = re.compile(r"[^/?#\\]+://[^/?#\\]+[/?#]")
 _MOST: Final = 256  # of each kind, of one event
 
@@ -55,24 +56,48 @@ def host_indicator(host: str) -> str:
 def indicator_of(kind: str, value: str) -> str:
     """The indicator of something that a person names: a host, ECOSYSTEM:NAME@VERSION, or the SHA-256 of the others.
 
-    Raises: ValueError, for another kind, what is not of its kind, and a host that is not public.
+    Raises: ValueError, as `indicated`.
+    """
+    return _indicator(kind, indicated(kind, value))
+
+
+def indicated(kind: str, value: str) -> str:
+    """What a person names, in the one form that its digest is of.
+
+    Raises: ValueError, for another kind, what is not of its kind, and a host that is not public: also that of a Go
+    module, and a name that spells an address inside a network, as wildcard names do (10-0-0-1.dns.example).
     """
     if kind == "host":
-        host = normal_host(value)
-        if not is_public(host):
-            raise ValueError("is a host inside a network, which is nobody else's business")
-        return host_indicator(host)
+        return _outside(normal_host(value))
     if kind == "package":
-        return _indicator(kind, normal_package(value))
+        package = normal_package(value)
+        if package.startswith("go:"):
+            _outside(normal_host(re.split("[/@]", package[3:])[0]))
+        return package
     if kind not in KINDS or not re.fullmatch(r"[0-9a-f]{64}", value):
         told = "is no SHA-256, 64 lower-case hex digits" if kind in KINDS else f"is no kind ({', '.join(KINDS)})"
         raise ValueError(told)
-    return _indicator(kind, value)
+    return value
 
 
 def indicators_of(event: SensorEvent, kinds: Iterable[str] = KINDS) -> frozenset[str]:
     """The indicators of what a call names, of some kinds: public hosts, packages, files, the tool's pinned listing."""
     return frozenset(itertools.chain.from_iterable(itertools.islice(_OF[kind](event), _MOST) for kind in kinds))
+
+
+def _outside(host: str) -> str:
+    """A host that is public, and spells no address that is not. Raises: ValueError."""
+    spelled = (".".join(found) for found in _ADDRESS.findall(host))
+    if not is_public(host) or not all(_is_public_address(address) for address in spelled):
+        raise ValueError("is a host inside a network, which is nobody else's business")
+    return host
+
+
+def _is_public_address(text: str) -> bool:
+    try:
+        return is_public(normal_host(text))
+    except BadHost:  # numbers that are no address
+        return True
 
 
 def _hosts(event: SensorEvent) -> Iterator[str]:

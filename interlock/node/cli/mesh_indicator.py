@@ -30,6 +30,7 @@ from interlock.commons.statements import MAX_STATEMENT
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.windows import length_us
 from interlock.dap.task import Task, TaskRefused
+from interlock.engine.detectors.indicator import indicated
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
 from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
@@ -42,6 +43,7 @@ _RESULT_MOST: Final = 64 << 20
 _DAYS_MOST: Final = 365
 _REVEALS: Final = """\
 This proposes {what} as a candidate for a count that everybody takes part in.
+what it is        {value}; check it: a name can look like another
 what is written   {kind}:DIGEST, and nothing else: not {what} itself, not who you are, nor where you met it
 who sees it       whoever you hand the file; once a curator takes it, everybody who reads the commons, for ever
 what it reveals   that somebody met it: whoever can guess {what} can hold the guess against the digest
@@ -55,7 +57,8 @@ def propose(args: argparse.Namespace) -> int:
     data = build_proposal(args.kind, args.value)
     if out.exists():
         raise BadInput("is there already", where=str(out), fix="name a new file")
-    told = _REVEALS.format(what=f"the {_noun(args.kind)}", kind=args.kind)
+    value = indicated(args.kind, args.value)
+    told = _REVEALS.format(what=f"the {_noun(args.kind)}", kind=args.kind, value=value)
     print(told, end="", file=sys.stderr if args.yes else sys.stdout)
     if not args.yes and not _agreed():
         print("nothing was written")

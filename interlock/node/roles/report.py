@@ -144,8 +144,8 @@ def mechanism_of(task: Task) -> str:
 def agree(home: Path, store: NodeStore, task: Task, catalog: Catalog, now_us: int) -> Consent:
     """Consent to a task's catalog, and keep both what it counts and how long its epochs are.
 
-    Where something else or nothing was agreed to before, what was seen and queued by then is dropped: a process that was
-    at work as consent ended may have left something.
+    Where something else or nothing was agreed to before, what was seen and queued by then is dropped: a process that
+    was at work as consent ended may have left something.
     Raises: TaskRefused, where the task counts by another catalog; OneHand, where one body runs both aggregators;
     NotWritable.
     """
