@@ -22,7 +22,10 @@ LEADER_BATCHES: Final = """
 ALTER TABLE jobs ADD COLUMN batch BLOB NOT NULL DEFAULT x'';
 ALTER TABLE collections ADD COLUMN batch BLOB NOT NULL DEFAULT x'';
 CREATE TABLE batches (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT NULL, id BLOB NOT NULL,
-    size INTEGER NOT NULL, reports INTEGER NOT NULL, tries INTEGER NOT NULL, UNIQUE (task, id))
+    size INTEGER NOT NULL, reports INTEGER NOT NULL, tries INTEGER NOT NULL, UNIQUE (task, id));
+CREATE INDEX batches_lacking ON batches (task, seq) WHERE reports < size;
+CREATE INDEX batches_in_turn ON batches (task, tries, seq);
+CREATE INDEX jobs_by_batch ON jobs (task, batch) WHERE state IN ('gathered', 'begun')
 """
 
 
