@@ -190,6 +190,19 @@ def test_the_same_question_is_one_job_until_it_is_forgotten_and_then_a_new_one_o
     assert leader.freeze(TASK, second.job_id, said) == b"3"
 
 
+def test_many_who_ask_at_once_ask_one_question_and_one_word_forgets_it(leader: Leading) -> None:
+    leader.add_reports(TASK, reports(3), 0)
+    ran(leader)
+    ran(leader)
+    with ThreadPoolExecutor(8) as pool:
+        (job_id,) = {job.job_id for job in pool.map(lambda _: opened(leader), range(16))}
+        frozen = list(pool.map(lambda _: leader.freeze(TASK, job_id, said), range(8)))
+        assert sorted(frozen, key=bool) == [None] * 7 + [b"3"]
+        assert leader.finish_collection(TASK, job_id, b"answer")
+        words = list(pool.map(lambda _: leader.forget_collection(TASK, job_id), range(8)))
+    assert words.count(True) == 1
+
+
 def test_a_batch_is_closed_whole_with_nothing_under_way_and_its_shares_go_when_it_is_told(leader: Leading) -> None:
     leader.add_reports(TASK, reports(3), 0)
     ran(leader)
