@@ -30,10 +30,12 @@ __all__ = [
     "Locked",
     "NewerFormat",
     "NotWritable",
+    "demand_private",
     "file_lock",
     "os_reason",
     "private_dir",
     "read_bounded",
+    "read_private",
     "replace",
     "replace_all",
     "seen_state",
@@ -154,6 +156,23 @@ def read_bounded(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise BadState(f"is larger than {limit} bytes", where=str(path))
     return data
+
+
+def read_private(path: Path, limit: int) -> bytes:
+    """As `read_bounded`, of a file with a secret: nobody but its owner may read it. Raises: BadState."""
+    data = read_bounded(path, limit)
+    demand_private(path)
+    return data
+
+
+def demand_private(path: Path) -> None:
+    """Refuse a file that others can read. Raises: BadState, where it is missing too."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as e:
+        raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
+    if os.name != "nt" and mode & 0o077:
+        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
 
 
 def stamped(format_: str, v: int, body: dict[str, object]) -> bytes:

@@ -13,7 +13,7 @@ from securesystemslib.signer import Key, SecretsHandler, Signature, Signer, SSli
 
 from interlock.base import canonical
 from interlock.base.errors import one_line
-from interlock.base.files import private_dir, read_bounded, replace
+from interlock.base.files import demand_private, private_dir, read_bounded, read_private, replace
 from interlock.base.keys import (
     ARGON2_MEMORY,
     BadKey,
@@ -170,9 +170,8 @@ def open_key(
     """As `read_key`, for a key of either family."""
     data = read_bounded(path, _MAX_KEY_FILE)
     sealed = is_sealed(data, where=str(path))
-    if not sealed and path.stat().st_mode & 0o077:  # a sealed one may lie on a stick, which keeps no modes
-        raise BadKey("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    if not sealed:
+    if not sealed:  # a sealed one may lie on a stick, which keeps no modes
+        demand_private(path)
         return load_key(data, where=str(path))
     phrase = passphrase if passphrase is not None else service_passphrase(path.name.split(".key")[0])
     return _opened(data, str(path), phrase, least_memory)
@@ -188,11 +187,7 @@ def service_passphrase(name: str) -> bytes | None:
     for path in (Path(folder) / f"{name}.passphrase", Path(folder) / "interlock.passphrase") if folder else ():
         if path.exists():
             return read_bounded(path, _MAX_KEY_FILE).rstrip(b"\r\n")
-    if not file:
-        return None
-    if Path(file).exists() and Path(file).stat().st_mode & 0o077:
-        raise BadKey("can be read by others", where=file, fix=f"chmod 600 {file}")
-    return read_bounded(Path(file), _MAX_KEY_FILE).rstrip(b"\r\n")
+    return read_private(Path(file), _MAX_KEY_FILE).rstrip(b"\r\n") if file else None
 
 
 @functools.lru_cache(maxsize=32)

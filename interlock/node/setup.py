@@ -230,6 +230,8 @@ def write_settings(path: Path, section: str, values: Mapping[str, str | float | 
 
 
 def _toml(value: str | float | list[str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(toml_text, value))}]"
     return toml_text(value) if isinstance(value, str) else str(value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.files import BadState, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, read_bounded, read_private, replace, stamped, unstamped
 from interlock.base.text import is_sha256
 
 __all__ = [
@@ -100,10 +100,7 @@ def token_hashes(path: Path) -> dict[str, str]:
 
 def secret_in(path: Path) -> str:
     """A bearer token in a file that only its owner may read. Raises: BadState, BadInput."""
-    data = read_bounded(path, _TOKEN_LIMIT)
-    if path.stat().st_mode & 0o077:
-        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    text = data.decode("ascii", "replace").strip()
+    text = read_private(path, _TOKEN_LIMIT).decode("ascii", "replace").strip()
     if not text.isalnum():
         raise BadInput("holds no token", where=str(path))
     return text

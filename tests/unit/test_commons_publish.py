@@ -320,7 +320,7 @@ def test_online_keys_are_files_that_only_their_owner_reads(commons: World) -> No
     )
     assert {p.stat().st_mode & 0o777 for p in keys} == {0o600}
     keys[0].chmod(0o644)
-    with pytest.raises(BadKey, match="read by others"):
+    with pytest.raises(BadState, match="read by others"):
         commons.publisher.publish(pack(), "beta")
 
 

@@ -62,7 +62,7 @@ def test_a_named_file_opens_it_unless_others_can_read_the_file(
     with pytest.raises(BadState, match="cannot be read"):
         read_key(sealed, least_memory=LITTLE)
     _phrase(tmp_path / "phrase", mode=0o644)
-    with pytest.raises(BadKey, match="can be read by others"):
+    with pytest.raises(BadState, match="can be read by others"):
         read_key(sealed, least_memory=LITTLE)
     _phrase(tmp_path / "phrase", "another phrase")
     with pytest.raises(BadKey, match="passphrase is wrong"):

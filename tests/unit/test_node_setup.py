@@ -11,9 +11,10 @@ import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import BadState
+from interlock.base.settings import read_settings
 from interlock.node.cli import mesh_setup
 from interlock.node.cli.main import main
-from interlock.node.setup import hold_ceremony
+from interlock.node.setup import hold_ceremony, write_settings
 from interlock.node.tokens import read_tokens
 from tests.unit.commons_world import ORIGIN, log_policy
 
@@ -232,3 +233,16 @@ def test_a_role_that_lets_nobody_in_says_how_to(tmp_path: Path) -> None:
     with pytest.raises(BadState, match="interlock mesh token") as caught:
         read_tokens(tmp_path / "leaders.json")
     assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+    values: dict[str, str | float | list[str]] = {
+        "dir": 'a "b" \\ c\n',
+        "n": 3,
+        "poll_seconds": 0.3,
+        "open": True,
+        "shut": False,
+        "mirrors": ["a", "b=c"],
+    }
+    write_settings(tmp_path / "interlock.toml", "serve", values)
+    assert read_settings(tmp_path / "interlock.toml").section("serve") == values

@@ -16,14 +16,13 @@ from typing import ClassVar, Final
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
 from interlock.base.fetch import Unreachable
-from interlock.base.files import BadState, read_bounded, replace, stamped
+from interlock.base.files import read_bounded, read_private, replace, stamped
 from interlock.commons.indicators import MAX_CATALOG, parse_catalog
 from interlock.dap.client import build_report, fetch_config, upload
 from interlock.dap.collector import Collected, Collector, Pending
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType
-from interlock.dap.shares import HpkeKey
 from interlock.dap.task import TIME_MOST, Task, TaskRefused
 from interlock.dap.taskfile import load_key
 from interlock.node.cli.mesh_dap_task import read_any
@@ -86,7 +85,8 @@ def collect(args: argparse.Namespace) -> int:
     names = _names(args, task)
     exchange = HttpExchange(secret_in(Path(args.token)))
     with contextlib.closing(exchange):
-        collector = Collector(task, _key(Path(args.key)), vdaf_of(task), exchange)
+        key = load_key(read_private(Path(args.key), _LIMIT), where=args.key)
+        collector = Collector(task, key, vdaf_of(task), exchange)
         found = _waited(collector, task, interval, args.wait)
         _tell(args, task, found, names)
         if interval is None:
@@ -182,12 +182,6 @@ def _numbers(task: Task, text: str, where: str) -> list[int]:
         form = f"{count} digits of 0 or 1, or {count} numbers with commas between" if many else "one number"
         raise BadInput(f"is not {form}", where=where)
     return [int(part) for part in parts]
-
-
-def _key(path: Path) -> HpkeKey:
-    if path.exists() and path.stat().st_mode & 0o077:
-        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
-    return load_key(read_bounded(path, _LIMIT), where=str(path))
 
 
 def _asked(args: argparse.Namespace, task: Task) -> Interval | None:

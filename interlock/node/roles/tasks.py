@@ -18,7 +18,7 @@ from typing import Final
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import BadInput
-from interlock.base.files import BadState, read_bounded
+from interlock.base.files import read_private
 from interlock.base.files import replace as replace_file
 from interlock.base.primitives import Rng
 from interlock.commons.membership import TaskMembership
@@ -166,10 +166,8 @@ def shared_secret(path: Path, rng: Rng) -> tuple[bytes, bool]:
     made = not path.exists()
     if made:
         replace_file(path, rng(_SECRET_SIZE).hex().encode("ascii"))
-    if path.stat().st_mode & 0o077:
-        raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
     try:
-        secret = bytes.fromhex(read_bounded(path, _LIMIT).decode("ascii", "replace"))
+        secret = bytes.fromhex(read_private(path, _LIMIT).decode("ascii", "replace"))
     except ValueError:
         secret = b""
     if len(secret) != _SECRET_SIZE:
