@@ -235,13 +235,13 @@ def test_a_role_that_lets_nobody_in_says_how_to(tmp_path: Path) -> None:
     assert caught.value.exit_code == EXIT_USAGE
 
 
-def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drive", [False, True])
+def test_settings_are_read_as_they_were_written(tmp_path: Path, drive: bool) -> None:
     values: dict[str, str | float | list[str]] = {
         "dir": 'a "b" \\ c\n',
-        "n": 3,
+        "keep_days": 3,
         "poll_seconds": 0.3,
-        "open": True,
-        "shut": False,
+        "drive": drive,
         "mirrors": ["a", "b=c"],
     }
     write_settings(tmp_path / "interlock.toml", "serve", values)
