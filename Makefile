@@ -46,7 +46,7 @@ test: setup ## the whole test suite
 test-fast: setup ## the test suite without the slow tests
 	@$(PY) -m pytest -n auto --dist worksteal -m "not slow"
 
-test-sweeps: setup ## kill -9 and full disks at every single write, of which `make test` visits some each day
+test-sweeps: setup ## kill -9 and full disks at every single write, of which `make test` visits some
 	@INTERLOCK_SWEEP=all $(PY) -m pytest -n auto --dist worksteal -m sweep
 
 bench: setup ## what a guarded call costs, against what one could pick instead (bench/METHOD.md)

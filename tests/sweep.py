@@ -1,14 +1,13 @@
 """Which moments of a sweep a run visits: a process is killed, or its disk full, at each of many writes in turn.
 
-A normal run visits the first few, and of the others every n-th, one further each day, so that n days of CI have visited
-all. The same run again: INTERLOCK_SWEEP=DAY, the number of days since 1970. All of them at once: `make test-sweeps`,
-which sets INTERLOCK_SWEEP=all. Each sweep is marked `sweep`.
+A normal run visits the first few, and of the others every n-th: the same ones each time. INTERLOCK_SWEEP=K begins those
+K later, so that n runs visit all; `make test-sweeps` sets INTERLOCK_SWEEP=all, which is all of them at once. Each sweep
+is marked `sweep`.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,5 +21,4 @@ def moments(every: int, most: int = 1000) -> Iterable[int]:
     said = os.environ.get("INTERLOCK_SWEEP", "")
     if said == "all":
         return range(most)
-    day = int(said) if said else int(time.time() // 86_400)
-    return (*range(ALWAYS), *range(ALWAYS + day % every, most, every))
+    return (*range(ALWAYS), *range(ALWAYS + int(said or 0) % every, most, every))
