@@ -11,9 +11,12 @@ The monitor answers {"format": "interlock-notice-answer", "v": 1, "result": RESU
     agrees   its own tree has that root          differs   it has another one; nothing is proven yet
     waits    its own tree is not that large      proven    the log has signed two histories; it keeps the evidence
 
-What a node has to tell waits in its home: the newest notice, and the newest two histories. Nothing else is queued.
+What a node has to tell waits in its home: the newest notice, and the newest two histories. Of those that the monitor
+had not read as far as, one is kept and told again until it is compared: else whoever shows a node another history would
+only have to keep it longer than the true one, and each notice would be dropped for the next. Nothing else is queued.
 
-    HOME/told/seen.json   HOME/told/split.json   HOME/told/said.json (what was told, and what the monitor answered)
+    HOME/told/seen.json   HOME/told/split.json   HOME/told/ahead.json (what the monitor had not read as far as)
+    HOME/told/said.json (what was told, and what the monitor answered)
 """
 
 from __future__ import annotations
@@ -68,6 +71,7 @@ PROVEN: Final = "proven"
 MAX_NOTICE: Final = 4 * MAX_NOTE + 8192  # bytes; two notes as JSON strings, twice as long at the most
 MAX_ANSWER: Final = 4096  # bytes
 RETRY_US: Final = 60 * MICROSECONDS  # after one that could not be delivered
+AHEAD_US: Final = 600 * MICROSECONDS  # after one that the monitor had not read as far as
 PURPOSE: Final = "checkpoints"
 _MOST_NOTES: Final = 2
 _SIZE_LIMIT: Final = 1 << 53  # what JSON can say exactly
@@ -77,6 +81,7 @@ _SAID: Final = "interlock-told"
 _FOLDER: Final = "told"
 _SEEN: Final = "seen.json"
 _SPLIT: Final = "split.json"
+_AHEAD: Final = "ahead.json"
 _SAID_FILE: Final = "said.json"
 
 
@@ -152,7 +157,8 @@ def parse_answer(data: bytes) -> str:
 class Said:
     """What a monitor was told last: when, the tree's size, what it answered; or why it could not be told.
 
-    `seen` and `split` are the digests of what was delivered.
+    `seen` and `split` are the digests of what was delivered; `ahead` is when it was last told again of what it had not
+    read as far as.
     """
 
     monitor: str = ""
@@ -162,6 +168,7 @@ class Said:
     trouble: str = ""
     seen: str = ""
     split: str = ""
+    ahead: int = 0
 
 
 def keep_notice(home: Path, seen: Checked | None, trouble: InterlockError | None) -> None:
@@ -171,7 +178,10 @@ def keep_notice(home: Path, seen: Checked | None, trouble: InterlockError | None
     if isinstance(trouble, SplitView):
         _keep(home, _SPLIT, Notice.of(trouble.evidence.old, trouble.evidence.new))
     elif seen is not None:
-        _keep(home, _SEEN, Notice.of(encode_note(seen.note)))
+        notice, ahead = Notice.of(encode_note(seen.note)), _kept(home, _AHEAD)
+        if ahead is not None and ahead.origin != notice.origin:  # of a log that is followed no more
+            (home / _FOLDER / _AHEAD).unlink(missing_ok=True)
+        _keep(home, _SEEN, notice)
 
 
 def terms_of(monitor: str) -> Terms:
@@ -189,8 +199,10 @@ def tell(home: Path, monitor: str, post: Callable[[bytes], bytes], now_us: int) 
 
     Not again within a minute of one that failed. Raises: BadState, NotWritable.
     """
-    said = read_said(home, monitor)
+    said = before = read_said(home, monitor)
     waiting = untold(home, said)
+    if (ahead := _kept(home, _AHEAD)) is not None and not 0 <= now_us - said.ahead < AHEAD_US:
+        waiting[_AHEAD] = ahead
     if not waiting or (said.trouble and 0 <= now_us - said.at < RETRY_US) or agreed(home, monitor) is None:
         return said
     for name, notice in waiting.items():
@@ -199,11 +211,31 @@ def tell(home: Path, monitor: str, post: Callable[[bytes], bytes], now_us: int) 
         except InterlockError as e:
             said = replace(said, at=now_us, trouble=str(e))
             break
-        digest = sha256_hex(notice.data)
-        said = replace(said, at=now_us, size=notice.size, result=result, trouble="")
-        said = replace(said, split=digest) if name == _SPLIT else replace(said, seen=digest)
-    files.replace(home / _FOLDER / _SAID_FILE, stamped(_SAID, 1, asdict(said)))
+        said = _after(home, said, name, notice, result, now_us)
+    if said != before:
+        files.replace(home / _FOLDER / _SAID_FILE, stamped(_SAID, 1, asdict(said)))
     return said
+
+
+def _after(home: Path, said: Said, name: str, notice: Notice, result: str, now_us: int) -> Said:
+    """What is known once the monitor answered; what it has not read as far as is kept, the first of these alone."""
+    ahead, digest = home / _FOLDER / _AHEAD, sha256_hex(notice.data)
+    if name == _AHEAD:
+        said = replace(said, ahead=now_us)
+        if result == WAITS:
+            return said
+        ahead.unlink(missing_ok=True)
+    elif name == _SEEN and result == WAITS and not ahead.exists():
+        files.replace(ahead, notice.data)
+        said = replace(said, ahead=now_us)
+    if name == _SPLIT:
+        said = replace(said, split=digest)
+    elif name == _SEEN:
+        said = replace(said, seen=digest)
+    said = replace(said, at=now_us, trouble="")
+    if result == WAITS and said.result == PROVEN:  # what is proven stays so, whatever is longer than what was read
+        return said
+    return replace(said, size=notice.size, result=result)
 
 
 def _told(notice: Notice, post: Callable[[bytes], bytes], *, proves: bool) -> str:
@@ -215,7 +247,7 @@ def _told(notice: Notice, post: Callable[[bytes], bytes], *, proves: bool) -> st
 
 
 def untold(home: Path, said: Said) -> dict[str, Notice]:
-    """What waits to be told, by its file; two histories first. Raises: BadState."""
+    """What was never told yet, by its file; two histories first. Raises: BadState."""
     found = {name: _kept(home, name) for name in (_SPLIT, _SEEN)}
     done = {_SPLIT: said.split, _SEEN: said.seen}
     return {name: one for name, one in found.items() if one is not None and sha256_hex(one.data) != done[name]}
@@ -235,7 +267,7 @@ def read_said(home: Path, monitor: str) -> Said:
 
 def forget_told(home: Path) -> None:
     """Drop what waits, and what is known of what was told."""
-    for name in (_SEEN, _SPLIT, _SAID_FILE):
+    for name in (_SEEN, _SPLIT, _AHEAD, _SAID_FILE):
         with contextlib.suppress(FileNotFoundError):
             (home / _FOLDER / name).unlink()
 

@@ -215,6 +215,45 @@ def test_a_node_that_only_ever_saw_the_other_history_is_asked_for_its_note_and_t
     assert scene.notices.told().unproven == (), "what is proven is not shown as unproven"
 
 
+def test_a_history_that_is_kept_longer_than_the_true_one_is_found_though_others_filled_the_monitor(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever shows it keeps it ahead of all that the monitor reads, and leaves it no room for what waits."""
+    monkeypatch.setattr(monitor_notices, "MOST_TREES", 4)
+    (scene.home / "told").mkdir()
+    results = []
+    for turn in range(1, 4):
+        for i in range(9):
+            scene.notices.take(Notice(ORIGIN, 5000 + i, bytes([i]) * 32).data)
+        shown = forked(scene.commons, tmp_path / f"fork {turn}", scene.commons.log.log.size, since=1)
+        (scene.home / "told" / "seen.json").write_bytes(Notice.of(shown).data)
+        results.append(scene.tell().result)
+        scene.commons.publisher.publish(pack(turn + 1), "canary")
+        scene.watched.copy()
+        scene.watched.look()
+        scene.commons.clock.advance(601)
+    assert results == [WAITS, PROVEN, PROVEN], "and what is proven is not forgotten for what is ahead again"
+    assert scene.kinds() == ["split-view"]
+
+
+def test_what_a_monitor_has_not_read_as_far_as_is_told_again_until_it_has(scene: Scene) -> None:
+    scene.node.update()
+    log = scene.commons.log.log
+    scene.watched.log(b"x")
+    (scene.home / "told" / "seen.json").write_bytes(Notice.of(sign_checkpoint(log.checkpoint_at(log.size), [LOG])).data)
+    assert scene.tell().result == WAITS
+    assert untold(scene.home, read_said(scene.home, URL)) == {}
+    for _ in range(2):
+        assert scene.tell().result == WAITS
+    assert len(scene.posts) == 1, "not before ten minutes"
+    scene.watched.look()
+    scene.commons.clock.advance(601)
+    assert scene.tell().result == AGREES
+    scene.commons.clock.advance(601)
+    scene.tell()
+    assert len(scene.posts) == 2
+
+
 def test_a_root_without_a_note_is_counted_as_unproven_and_raises_no_alarm(scene: Scene) -> None:
     lie = Notice(ORIGIN, 2, b"\x07" * 32)
     assert [scene.notices.take(lie.data).result for _ in range(3)] == [DIFFERS] * 3
