@@ -301,7 +301,7 @@ def _check_url(whose: str, url: bytes) -> None:
         raise TaskRefused(f"the {whose}'s URL is not a URL in ASCII") from None
     if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
         raise TaskRefused(f"the {whose}'s URL is neither https nor on this machine")
-    if not host or parts.query or parts.fragment:
+    if not host or parts.query or parts.fragment or parts.username is not None:  # a task is public, a password is not
         raise TaskRefused(f"the {whose}'s URL is not a base for resources")
 
 

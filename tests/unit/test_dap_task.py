@@ -81,6 +81,7 @@ def test_the_floor_of_ten_falls_only_in_a_demonstration() -> None:
         (changed(helper_url=b"ftp://127.0.0.1"), "neither https nor on this machine"),
         (changed(helper_url="https://hélper.test".encode()), "not a URL in ASCII"),
         (changed(helper_url=b"https://[bad"), "not a URL in ASCII"),
+        (changed(helper_url=b"https://user:word@helper.test"), "not a base for resources"),
         (changed(helper_url=b"https://helper.test/?q"), "not a base"),
         (changed(extensions=(Extension(7, b""),)), "extension 7"),
         (changed(extensions=(Extension(1, bytes(16)), Extension(1, bytes(16)))), "increasing order"),

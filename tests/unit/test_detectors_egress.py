@@ -195,6 +195,20 @@ def test_private_places_are_not_public(host: str) -> None:
     assert not is_public(host)
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["64:ff9b::a00:1", "2002:a00:1::", "::a00:1", "::ffff:0:a00:1", "fec0::1", "ff0e::1", "239.1.1.1"]
+    + ["1.0.0.10.in-addr.arpa", "db.home", "localhost.localdomain", "x.private"],
+)
+def test_private_addresses_stay_private_inside_others(host: str) -> None:
+    assert not is_public(host)
+
+
+@pytest.mark.parametrize("host", ["64:ff9b::808:808", "2002:808:808::1", "home.example", "arpa.example"])
+def test_public_addresses_stay_public_inside_others(host: str) -> None:
+    assert is_public(host)
+
+
 @pytest.mark.parametrize("host", ["evil.example", "github.com", "8.8.8.8", "2606:4700::1"])
 def test_public_places_are_public(host: str) -> None:
     assert is_public(host)

@@ -562,6 +562,12 @@ def test_the_ledger_says_what_a_noisy_task_cost_and_what_budget_remains(member: 
     (cost,) = spending(member.store, [noisy])
     assert (cost.measure, cost.spent, cost.left) == ("rho", "1/2", "15/2")
     assert "discrete Gaussian noise by each aggregator" in cost.mechanism
+    for _ in range(2):
+        member.world.clock.advance(PRECISION)
+        member.close(early=True)
+    member.send()
+    (cost,) = spending(member.store, [noisy])
+    assert (cost.sent, cost.spent, cost.left) == (3, "9/2", "7/2"), "as one batch of three epochs would cost"
     spent = dataclasses.replace(noisy, noise=Noise(Mechanism.LAPLACE, Fraction(3), Fraction(3)))
     assert spending(member.store, [spent])[0].left == "0"
 

@@ -147,8 +147,11 @@ def test_one_of_a_commons_that_lists_nobody_is_refused() -> None:
         demand_safe(made(), "task-1", None)
 
 
-def test_one_with_both_aggregators_at_one_address_is_refused_whatever_the_list_says() -> None:
-    one = "https://dap.acme.example/helper"
+@pytest.mark.parametrize(
+    "one",
+    ["https://dap.acme.example/helper", "https://DAP.acme.example.", "https://dap.acme.example:443/x"],
+)
+def test_one_with_both_aggregators_at_one_address_is_refused_whatever_the_list_says(one: str) -> None:
     listed = Operators(1, (Operator("a", "A", {"leader": (LEADER,)}), Operator("b", "B", {"helper": (one,)})))
     with pytest.raises(OneHand, match="at one address"):
         demand_safe(made(helper=one), "task-1", listed)

@@ -28,6 +28,8 @@ _IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,31}\Z")
 _URL_END: Final = re.compile(r"[\s\"'`<>|;(){},]")
 _LOCAL: Final = ("localhost", "local", "internal", "lan", "home.arpa", "intranet", "corp", "test", "invalid")
 _LOCAL_SUFFIXES: Final = (*_LOCAL, "home", "localdomain", "private", "in-addr.arpa", "ip6.arpa")
+# prefixes of IPv6 that carry an IPv4 address in their last 32 bits: compatible, mapped, translated, NAT64
+_CARRIERS: Final = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 _MAX_HOST: Final = 1000
 _MAX_SHOWN: Final = 2000
 
@@ -91,9 +93,19 @@ def urls_in_text(text: str) -> list[str]:
 def is_public(host: str) -> bool:
     """False for this machine, private networks and names that are no public ones."""
     if ":" in host or _NUMBER.match(host.rsplit(".", 1)[-1]):
-        address = ipaddress.ip_address(host)
-        return address.is_global and not address.is_multicast
+        return _is_outside(ipaddress.ip_address(host))
     return "." in host and not any(host == s or host.endswith("." + s) for s in _LOCAL_SUFFIXES)
+
+
+def _is_outside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is nobody's own, also by the IPv4 address that it carries for gateways and tunnels."""
+    if isinstance(address, ipaddress.IPv6Address):
+        carried = address.sixtofour
+        if any(address in carrier for carrier in _CARRIERS):
+            carried = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if address.is_site_local or (carried is not None and not _is_outside(carried)):
+            return False
+    return address.is_global and not address.is_multicast
 
 
 def _without_scheme(text: str) -> str | None:

@@ -104,7 +104,9 @@ def ledger(args: argparse.Namespace) -> int:
         when = f"goes out at {row.due}" if row.due else f"at {row.at}"
         print(f"{row.epoch}  {row.task}  {row.state}{why} {when}  {row.mechanism}, {row.membership}")
     for cost in costs:
-        budget = f"{cost.spent} {cost.measure} spent, {cost.left} left" if cost.measure else "no noise, no budget"
+        budget = (
+            f"at most {cost.spent} {cost.measure} spent, {cost.left} left" if cost.measure else "no noise, no budget"
+        )
         print(f"{cost.task}: {cost.sent} reports sent; {budget}")
     for note in dict.fromkeys(row.note for row in rows):
         print(note)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -113,8 +112,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What all reports of one task cost: how many went, and in the noise's measure what they spent and what is left;
-    empty where the sums carry no noise, and so no budget."""
+    """What all reports of one task cost: how many went, and in the noise's measure what they spent at most and what is
+    left at least; empty where the sums carry no noise, and so no budget."""
 
     task: str
     dap_task: str
@@ -286,7 +285,8 @@ def ledger(store: NodeStore) -> list[LedgerRow]:
 def spending(store: NodeStore, tasks: Iterable[Task]) -> list[Spending]:
     """What this node's reports have cost it in privacy, a row a task of which something was sent.
 
-    Of a task with noise each epoch's sums are released once at most, and each release costs the same.
+    Of a task with noise each epoch's sums are released once at most. How many epochs a batch holds is for the collector
+    to choose, so the cost told is that of one batch of all of them, which is the most; but no more than the budget.
     """
     sent = [row for row in store.outbox() if row.state is OutboxState.SENT]
     found = []
@@ -294,8 +294,8 @@ def spending(store: NodeStore, tasks: Iterable[Task]) -> list[Spending]:
         names = {row.task for row in sent if row.dap_task == task.task_id}
         count = sum(row.dap_task == task.task_id for row in sent)
         if count:
-            spent = None if task.noise is None else task.noise.cost * count
-            left = None if task.noise is None or spent is None else max(task.noise.budget - spent, Fraction(0))
+            spent = None if task.noise is None else min(task.noise.cost_of(count), task.noise.budget)
+            left = None if task.noise is None or spent is None else task.noise.budget - spent
             measure = "" if task.noise is None else task.noise.mechanism.measure
             told = "" if spent is None else f"{spent}", "" if left is None else f"{left}"
             found.append(Spending(min(names), task.task_id.hex(), count, mechanism_of(task), measure, *told))

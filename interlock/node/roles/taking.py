@@ -11,7 +11,7 @@ operators; whoever takes part in one says so. The checks are the same for a memb
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from interlock.base.codec import Malformed
@@ -21,8 +21,13 @@ from interlock.commons.membership import TaskMembership
 from interlock.commons.operators import OneHand, Operators, demand_two_aggregators
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import load_client_task
+from interlock.engine.detectors.hosts import normal_host
 
 __all__ = ["NotPublished", "Unproven", "demand_apart", "demand_published", "demand_safe", "published_task"]
+
+
+_PORTS: Final = {"http": 80, "https": 443}
+_HERE: Final = ("127.0.0.1", "::1")
 
 
 class Unproven(TaskRefused):
@@ -81,10 +86,24 @@ def demand_safe(task: Task, name: str, operators: Operators | None, *, demo: boo
 
 def demand_apart(task: Task, name: str) -> None:
     """Demand that a real task's aggregators are not at one address, whoever is said to run them. Raises: OneHand."""
-    leader, helper = (urlsplit(url).netloc.lower() for url in (task.config.leader_url, task.config.helper_url))
+    leader, helper = (_address(url) for url in (task.config.leader_url, task.config.helper_url))
     if not task.demo and leader == helper:
         fix = "nothing is reported to this task"
         raise OneHand("has both aggregators at one address", where=f"task {name}", fix=fix)
+
+
+def _address(url: bytes) -> tuple[str, int]:
+    """Host and port of an aggregator's URL, whatever its spelling. Raises: TaskRefused."""
+    parts = urlsplit(url.decode("ascii"))
+    try:
+        host, port = normal_host(_bracketed(parts.hostname or "")), parts.port
+    except ValueError:
+        raise TaskRefused("has an aggregator at no host that can be read in one way", fix="spell its URL out") from None
+    return ("localhost" if host in _HERE else host), port or _PORTS[parts.scheme]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _demand_members(task: Task, name: str) -> None:
