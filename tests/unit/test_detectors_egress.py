@@ -197,8 +197,10 @@ def test_private_places_are_not_public(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["64:ff9b::a00:1", "2002:a00:1::", "::a00:1", "::ffff:0:a00:1", "fec0::1", "ff0e::1", "239.1.1.1"]
-    + ["1.0.0.10.in-addr.arpa", "db.home", "localhost.localdomain", "x.private"],
+    [
+        *("64:ff9b::a00:1", "2002:a00:1::", "::a00:1", "::ffff:0:a00:1", "fec0::1", "ff0e::1", "239.1.1.1"),
+        *("1.0.0.10.in-addr.arpa", "db.home", "localhost.localdomain", "x.private"),
+    ],
 )
 def test_private_addresses_stay_private_inside_others(host: str) -> None:
     assert not is_public(host)
