@@ -96,6 +96,7 @@ def stop_event(*, with_stdin: bool) -> threading.Event:
 
 
 def _until_eof(stop: threading.Event) -> None:
-    while sys.stdin.buffer.read(4096):
+    # Not through sys.stdin, whose lock would be held when the program ends otherwise: Python then aborts (SIGABRT).
+    while os.read(sys.stdin.fileno(), 4096):
         pass
     stop.set()

@@ -14,6 +14,7 @@ import pytest
 
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_USAGE
+from interlock.base.files import file_lock
 from interlock.node.cli.main import main
 from tests.unit.commons_world import World, log_policy, pack, world
 
@@ -170,6 +171,27 @@ def test_what_a_role_lacks_is_said_in_one_line_and_nothing_is_made(
     assert main(["mesh", "serve", "--dir", str(theirs.folder / "mine"), *named]) == EXIT_USAGE
     assert capsys.readouterr().err.count("\n") == 1
     assert not (theirs.folder / "mine").exists()
+
+
+def test_a_start_that_is_refused_ends_in_its_line_though_its_starter_still_holds_standard_input(theirs: Theirs) -> None:
+    words = [*theirs.words("witness"), "--log-url", "not a place"]
+    command = [sys.executable, "-m", "interlock", *words, "--stop-with-stdin"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.wait(30) == EXIT_USAGE
+        assert process.stderr is not None
+        assert process.stderr.read().count("\n") == 1
+
+
+def test_a_folder_that_somebody_else_is_making_is_left_alone(
+    theirs: Theirs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = theirs.dir("witness")
+    folder.mkdir(parents=True)
+    with file_lock(folder / "setup.lock"):
+        assert main(theirs.words("witness")) == EXIT_USAGE
+        assert "in use by another process" in capsys.readouterr().err
+    assert [p.name for p in folder.iterdir()] == ["setup.lock"]
 
 
 def test_a_mirror_finds_the_log_by_the_policy_or_below_its_upstream(theirs: Theirs) -> None:

@@ -11,13 +11,13 @@ import argparse
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, BadInput
-from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.base.files import BadState, NotWritable, file_lock, private_dir, read_bounded, read_private, replace
 from interlock.base.settings import read_settings
 from interlock.commons.holders import LEAST_THRESHOLD, MAX_TARGETS
 from interlock.commons.layout import LOG_PREFIX
@@ -47,6 +47,7 @@ from interlock.transparency.policy import MAX_POLICY
 __all__ = ["make_ready", "passphrase_in", "setup", "token"]
 
 _LIMIT: Final = 8 << 20
+_LOCK: Final = "setup.lock"
 _Values = dict[str, str | int | list[str]]
 _SETTING: Final = {"mirror": "mirrors"}  # option -> its setting, where that has another name
 _PINS: Final = {"log_policy": "--log-policy FILE", "root": "--root FILE or --root-sha256 HEX"}
@@ -117,16 +118,22 @@ def _set_up(args: argparse.Namespace, directory: Path) -> list[str]:
     _demand_given(args)
     policy = None if args.log_policy is None else _policy_bytes(args.log_policy)
     values = _values(args, directory)
-    _demand_own(args.role, directory, values)
-    if (directory / PINS).exists():
-        _demand_trust(args, directory)
+    _demand_fits(args, directory, values)
     passphrases = _passphrases(args) if args.role == "commons" and not args.root else {}
     with _made_whole(directory):
+        _demand_fits(args, directory, values)  # once more: nobody else makes it now, and somebody may have just before
         if policy is not None:
             replace(directory / LOG_POLICY, policy)
         told = _make(args, directory, passphrases)
         write_settings(directory / CONFIG, "serve", values)
     return told
+
+
+def _demand_fits(args: argparse.Namespace, directory: Path, values: _Values) -> None:
+    """Raises: BadState, where what is there already was made for something else."""
+    _demand_own(args.role, directory, values)
+    if (directory / PINS).exists():
+        _demand_trust(args, directory)
 
 
 def _demand_given(args: argparse.Namespace) -> None:
@@ -209,18 +216,32 @@ def _policy_bytes(path: str) -> bytes:
 
 @contextlib.contextmanager
 def _made_whole(directory: Path) -> Iterator[None]:
-    """The folder is there; one that was made for this is taken away again should the rest fail."""
+    """The folder is there, and nobody else makes it; one that was empty is taken away again should the rest fail.
+
+    Raises: Locked, where another process makes it at this moment; NotWritable.
+    """
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
     try:
         private_dir(directory)
-        yield
-    except BaseException:
-        if directory in missing:
-            shutil.rmtree(directory, ignore_errors=True)
-            for parent in missing[1:]:
-                with contextlib.suppress(OSError):  # not empty: somebody else's by now
-                    parent.rmdir()
+    except NotWritable:
+        _take_away(missing)
         raise
+    with file_lock(directory / _LOCK):
+        empty = directory in missing and [p.name for p in directory.iterdir()] == [_LOCK]
+        try:
+            yield
+        except BaseException:
+            (directory / _LOCK).unlink(missing_ok=True)
+            if empty:
+                shutil.rmtree(directory, ignore_errors=True)
+                _take_away(missing[1:])
+            raise
+
+
+def _take_away(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # not empty: somebody else's by now
+            folder.rmdir()
 
 
 def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:
@@ -318,9 +339,7 @@ def _passphrases(args: argparse.Namespace) -> dict[str, bytes]:
 
 def passphrase_in(path: Path) -> bytes:
     """The passphrase in a file that only its owner may read. Raises: BadInput, BadState."""
-    phrase = read_bounded(path, _LIMIT).rstrip(b"\r\n")
+    phrase = read_private(path, _LIMIT).rstrip(b"\r\n")
     if not phrase:
         raise BadInput("holds no passphrase", where=str(path))
-    if path.stat().st_mode & 0o077:
-        raise BadInput("can be read by others", where=str(path), fix=f"chmod 600 {path}")
     return phrase
