@@ -45,7 +45,7 @@ from interlock.commons.layout import (
 )
 from interlock.commons.pack import BadPack, Pack, kind_of, parse_pack, sha256_hex
 from interlock.commons.promotion import NEEDS_PROMOTION, Promoted, demand_promotion
-from interlock.commons.repository import Repository
+from interlock.commons.repository import Repository, metadata_files
 from interlock.commons.signers import key_texts
 from interlock.commons.speakers import Speakers, former_keys
 from interlock.transparency.entry import LogEntry, known_entry
@@ -107,7 +107,7 @@ def export_ilpack(public: Path, name: str, version: int, ring: str) -> bytes:
             raise BadIlpack(f"has no {named}", where=f"{name} version {version}", fix="check name, version and ring")
         return data
 
-    names = sorted(p.name for p in (public / "metadata").glob("*.root.json"))
+    names = [path.name for path in metadata_files(public, "root")]
     names += ["timestamp.json", f"{versions['snapshot']}.snapshot.json"]
     names += [Path(file).name for file in snapshot_files(versions["snapshot"])]
     beside = (path, entry_path(path), proof_path(path), promotion_path(path))

@@ -36,6 +36,7 @@ from interlock.base.keys import (
 from interlock.base.primitives import Rng
 from interlock.commons.holders import Holder, families, holders_of, targets_of
 from interlock.commons.layout import DELEGATIONS, ONLINE_ROLES, TOP_ROLES
+from interlock.commons.repository import metadata_files
 from interlock.commons.signers import NEXT, RoleSigner, read_key, tuf_key
 
 __all__ = [
@@ -199,9 +200,7 @@ def _named(directory: Path, root: Root) -> dict[str, tuple[str, int]]:
 
 def _newest(directory: Path, role: str, kind: type[_SIGNED]) -> _SIGNED | None:
     """A role's newest metadata on disk. Raises: BadState."""
-    metadata = directory / "public" / "metadata"
-    pattern = "timestamp.json" if role == "timestamp" else f"*.{role}.json"
-    paths = sorted(metadata.glob(pattern), key=lambda p: int(p.name.split(".")[0]) if pattern[0] == "*" else 0)
+    paths = metadata_files(directory / "public", role)
     if not paths:
         return None
     try:

@@ -39,7 +39,7 @@ from interlock.commons.signers import RoleSigner, key_texts, tuf_key
 from interlock.commons.speakers import end_key, former_keys
 from interlock.commons.toplevel import Draft, delegated_keys, delegations_of, demand_told
 
-__all__ = ["Repository", "Versions"]
+__all__ = ["Repository", "Versions", "metadata_files", "newest_root"]
 
 _MAX_METADATA: Final = 5_000_000  # bytes, as the client's own limit for targets
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
@@ -90,10 +90,10 @@ class Repository:
         """A root's bytes, by default the newest's. Raises: BadState, where there is none."""
         if version is not None:
             return read_bounded(self._metadata / f"{version}.root.json", _MAX_METADATA)
-        numbers = [int(p.name.split(".")[0]) for p in self._metadata.glob("*.root.json")]
-        if not numbers:
+        newest = newest_root(self.public)
+        if newest is None:
             raise BadState("has no root", where=str(self._metadata))
-        return read_bounded(self._metadata / f"{max(numbers)}.root.json", _MAX_METADATA)
+        return newest
 
     def metadata(self, stem: str) -> bytes:
         """A metadata file's bytes, such as those of `3.targets`. Raises: BadState."""
@@ -335,6 +335,21 @@ class Repository:
             if read_bounded(path, _MAX_METADATA) == data:
                 return
         replace(path, data, mode=PUBLIC_FILE)
+
+
+def metadata_files(public: Path, role: str) -> list[Path]:
+    """A role's metadata in a commons' public folder, the oldest first; of a timestamp there is one."""
+    metadata = public / "metadata"
+    if role == "timestamp":
+        return [path for path in (metadata / "timestamp.json",) if path.exists()]
+    numbered = ((path.name.split(".")[0], path) for path in metadata.glob(f"*.{role}.json"))
+    return [path for _, path in sorted((int(number), path) for number, path in numbered if number.isdecimal())]
+
+
+def newest_root(public: Path) -> bytes | None:
+    """The newest root in a commons' public folder; None where it has none yet. Raises: BadState."""
+    found = metadata_files(public, "root")
+    return read_bounded(found[-1], _MAX_METADATA) if found else None
 
 
 def _rekey(targets: Targets, keys: Mapping[str, Ed25519Verifier]) -> None:

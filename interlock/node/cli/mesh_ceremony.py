@@ -42,6 +42,7 @@ from interlock.commons.holders import (
 )
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
+from interlock.commons.repository import newest_root
 from interlock.commons.rootplan import finish_root
 from interlock.commons.signers import open_key
 from interlock.commons.transcript import MAX_TRANSCRIPT, aloud, demand_transcript, signers_of, words_of
@@ -56,7 +57,6 @@ from interlock.node.wiring.commons import publisher_of
 __all__ = [
     "assemble_root",
     "install",
-    "newest_root",
     "read_request",
     "request",
     "sign",
@@ -104,7 +104,7 @@ def _request_targets(args: argparse.Namespace, now_us: int) -> int:
     changes = (args.holder, args.remove, args.online, args.log_policy, args.targets_holder, args.targets_remove)
     if args.dir is None or any(changes):
         raise BadInput("goes with --dir, --days and --out only", where="--targets", fix="change the root without it")
-    root = newest_root(Path(args.dir))
+    root = newest_root(Path(args.dir) / "public")
     if root is None:
         raise BadState("has no root yet", where=args.dir, fix="leave --targets away")
     return write_request(request_targets(root, draft_of(Path(args.dir), ends_us(args, now_us), {})), Path(args.out))
@@ -245,12 +245,6 @@ def read_request(path: Path) -> Request:
     return parse_request(read_bounded(path, MAX_REQUEST), where=str(path))
 
 
-def newest_root(commons: Path) -> bytes | None:
-    """The newest root in a commons' folder; None where it has none yet."""
-    found = sorted((commons / "public" / "metadata").glob("*.root.json"), key=lambda p: int(p.name.split(".")[0]))
-    return read_bounded(found[-1], MAX_ROOT) if found else None
-
-
 def write_for_others(path: Path, data: bytes) -> None:
     """Write a public file, whole or not at all, and let others read it where the file system has such a thing."""
     replace_file(path, data)
@@ -261,7 +255,7 @@ def write_for_others(path: Path, data: bytes) -> None:
 def _previous(args: argparse.Namespace) -> bytes | None:
     if args.previous is not None:
         return read_bounded(Path(args.previous), MAX_ROOT)
-    return None if args.dir is None else newest_root(Path(args.dir))
+    return None if args.dir is None else newest_root(Path(args.dir) / "public")
 
 
 def _show(asked: Request) -> None:

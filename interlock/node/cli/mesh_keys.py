@@ -19,9 +19,10 @@ from interlock.commons.ceremony import new_keys, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
 from interlock.commons.keyring import KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, ONLINE_ROLES, TOP_ROLES
+from interlock.commons.repository import newest_root
 from interlock.commons.rootplan import expiry_us, plan_of
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
-from interlock.node.cli.mesh_ceremony import newest_root, write_for_others, write_request
+from interlock.node.cli.mesh_ceremony import write_for_others, write_request
 from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.cli.terminal import asked_passphrase
@@ -113,7 +114,7 @@ def rotate(args: argparse.Namespace) -> int:
 
 
 def _create_online(directory: Path, passphrase_file: str | None, *, targets: bool) -> int:
-    if newest_root(directory) is not None:
+    if newest_root(directory / "public") is not None:
         raise BadState("is a commons already", where=str(directory), fix="use interlock mesh keys rotate")
     passphrase = None if passphrase_file is None else passphrase_in(Path(passphrase_file))
     private_dir(directory)
@@ -128,7 +129,7 @@ def _create_online(directory: Path, passphrase_file: str | None, *, targets: boo
 
 def _rotate_top(directory: Path, args: argparse.Namespace, file: Path, passphrase: bytes | None) -> int:
     """A key that the root names: the new one is made, and the keyholders are asked to name it."""
-    root = newest_root(directory)
+    root = newest_root(directory / "public")
     if root is None:
         raise BadState("has no root yet", where=str(directory))
     if args.out is None:
