@@ -18,9 +18,11 @@ from interlock.dap.hpke import P256, X25519
 from interlock.dap.leader import Leader
 from interlock.dap.messages import HpkeConfigList
 from interlock.dap.shares import HpkeKey, KeyRing, new_key, rotated
+from interlock.dap.task import task_of
 from interlock.dap.taskfile import dump_key, dump_keys, load_keys
 from interlock.node.cli import main
 from interlock.node.hpke_file import DAY_US, HpkeKeyFile
+from interlock.node.storage.dap_tasks import TaskDirectory
 from tests.unit.dap_world import World, bits
 
 T0 = 1_700_000_000_000_000
@@ -148,6 +150,19 @@ def test_the_command_shows_and_replaces_keys_and_prints_no_private_one(
     assert "--keep-days 0: is not 1 to 365" in told
     assert "interlock mesh setup" in told
     assert file.read_bytes() == before
+
+
+def test_a_key_is_not_replaced_for_less_time_than_reports_to_it_are_under_way(
+    file: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = dataclasses.replace(world.task.config, time_precision=10 * 86_400).encode()
+    held = dataclasses.replace(world.held, task=task_of(long, demo=True))
+    TaskDirectory(file.parent / "tasks", demo=True).add(held)
+    before = file.read_bytes()
+    assert main.main(["mesh", "hpke", "--dir", str(file.parent), "--rotate"]) == 2
+    assert "--keep-days 14: is shorter than two epochs of a task here" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert main.main(["mesh", "hpke", "--dir", str(file.parent), "--rotate", "--keep-days", "20"]) == 0
 
 
 def test_no_room_for_a_key_is_said_in_one_line(file: Path) -> None:

@@ -32,7 +32,7 @@ from interlock.node import reporter
 from interlock.node.cli.task_rows import task_rows
 from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
-from interlock.node.roles.report import Sent, close_epochs, ledger, terms_of
+from interlock.node.roles.report import Sent, close_epochs, ledger, send_due, terms_of
 from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, VDAF, VDAF_CONFIG
 from tests.unit.hook_process import bash, hook
@@ -229,6 +229,34 @@ def test_a_node_that_slept_sends_what_is_long_due_and_draws_for_the_last(member:
     assert member.close() == 3
     now = member.world.clock.now_us()
     assert [row.due <= now for row in member.store.outbox()] == [True, True, False]
+
+
+def test_a_report_of_a_node_whose_clock_is_ahead_waits_and_is_not_lost(member: Member) -> None:
+    """The leader takes no report of an epoch that has not begun; a clock is put right, and a report is made once."""
+    ahead = ManualClock(member.world.clock.now_us() + 3 * EPOCH)
+    rng = random.Random(1).randbytes
+    made = close_epochs(member.home, member.store, member.world.task, VDAF, member.line, ahead, rng, early=True)
+    about = (member.home, member.store, member.world.task, member.line)
+    assert send_due(*about, ahead, at_once=True).sent == 1, "of the running epoch, which is no news to the leader"
+    assert member.states() == ["sent", *["queued"] * (made - 1)]
+    for left in range(made - 2, -1, -1):
+        member.world.clock.advance(PRECISION)
+        assert (member.send().sent, member.states().count("queued")) == (1, left)
+    assert member.send(at_once=False) == Sent()
+
+
+def test_a_clock_that_is_set_back_reports_no_epoch_twice(member: Member) -> None:
+    member.world.clock.advance(2 * PRECISION)
+    assert member.close() == 2
+    behind = ManualClock(member.world.clock.now_us() - 2 * EPOCH)
+    rng = random.Random(1).randbytes
+    for _ in range(4):
+        close_epochs(member.home, member.store, member.world.task, VDAF, member.line, behind, rng, early=True)
+        behind.advance(PRECISION)
+    starts = [row.epoch_start for row in member.store.outbox()]
+    assert len(set(starts)) == len(starts) == 4
+    member.world.clock.advance(2 * PRECISION)
+    assert member.send() == Sent(sent=4)
 
 
 # --- one task a bit -----------------------------------------------------------------------------------------------

@@ -306,6 +306,9 @@ def _send(store: NodeStore, task: Task, exchange: Exchange, clock: Clock, row: O
     report = Report.decode(row.report)
     error = upload(exchange, task, [report]).get(report.metadata.report_id)
     # 4.4.2: "replayed" says that the leader has a report of this id; only an earlier try of ours can have sent it.
+    if error is ReportError.REPORT_TOO_EARLY:  # one of the two clocks is wrong, and neither stays so: it waits
+        log.warning("task %s, epoch %s: the leader's clock is behind ours", row.task, rfc3339(row.epoch_start))
+        return OutboxState.QUEUED
     if error is None or error is ReportError.REPORT_REPLAYED:
         state, reason = OutboxState.SENT, ""
     else:
