@@ -143,7 +143,8 @@ class Repository:
         else:
             targets = read_targets(before, "targets").signed
             held = [self.target("targets", version, path) for path in files]
-            _rekey(targets, rekeyed)
+            # anew: an older interlock gave a role fewer paths
+            targets.delegations = delegations_of({**delegated_keys(targets), **rekeyed})
         targets.targets.update(self._put_files(files))
         targets.version = version + 1
         targets.expires = _dt.datetime.fromtimestamp(expires_us // MICROSECONDS, tz=_dt.UTC)

@@ -149,6 +149,9 @@ def _changes(draft: Draft, new: Targets, before: Targets) -> Iterator[str]:
     for role, key in keys.items():
         if key != old_keys[role]:
             yield f"  * {role} has a new key: {tuf_key(key).keyid[:16]} for {tuf_key(old_keys[role]).keyid[:16]}"
+        paths, old_paths = _paths(new, role), _paths(before, role)
+        if paths != old_paths:
+            yield f"  * {role} may sign {', '.join(paths)}; it was {', '.join(old_paths)}"
     files = {sha256_hex(data): data for data in draft.files}
     for path, info in _changed(new, before).items():
         if path in _BESIDE:
@@ -159,6 +162,12 @@ def _changes(draft: Draft, new: Targets, before: Targets) -> Iterator[str]:
         held = before.targets.get(path)
         yield from _file(path, files[info.hashes["sha256"]], files.get(held.hashes["sha256"]) if held else None)
     yield f"  * their end: {rfc3339(_us(new.expires))}; it was {rfc3339(_us(before.expires))}"
+
+
+def _paths(targets: Targets, role: str) -> list[str]:
+    """What a role below targets may sign."""
+    top = targets.delegations
+    return [] if top is None or top.roles is None else list(top.roles[role].paths or ())
 
 
 def _file(path: str, data: bytes, before: bytes | None) -> Iterator[str]:

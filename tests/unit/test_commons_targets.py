@@ -27,7 +27,7 @@ from interlock.commons.ceremony import (
 from interlock.commons.gate import Bench
 from interlock.commons.holders import CeremonyRefused, Circle, default_threshold, demand_targets
 from interlock.commons.keyring import make_next, named_key, rows
-from interlock.commons.layout import REVIEWERS_PATH
+from interlock.commons.layout import DELEGATIONS, REVIEWERS_PATH
 from interlock.commons.operators import Operator, Operators
 from interlock.commons.publish import Publisher, create_commons, make_commons_keys
 from interlock.commons.reviewers import Reviewer, Reviewers
@@ -50,6 +50,7 @@ from tests.unit.commons_world import (
     Releasing,
     TestLog,
     World,
+    hand_over,
     holder,
     pack,
     plan,
@@ -324,6 +325,25 @@ def test_a_circle_with_two_families_of_keys_signs_targets_too(granted: Held) -> 
     granted.publisher.install_root(done.root, done.transcript, targets=done.targets)
     granted.released(2)
     assert [row.version for row in granted.member("node").update().rows] == [2]
+
+
+def test_an_older_commons_whose_tasks_role_had_fewer_paths_is_handed_over_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(DELEGATIONS, "tasks", (("catalogs/*", "members/*/*"), True))
+        with world(tmp_path) as older:
+            older.publisher.publish(pack(), "stable")
+    with world(tmp_path) as commons:
+        now, home = commons.clock.now_us(), commons.home / "commons"
+        online = {role: key for role, key in plan_of(commons.root).online.items() if role != "targets"}
+        wanted = dataclasses.replace(plan(online, now), targets=HELD)
+        words = request_of(wanted, commons.root, now, draft_of(home, expiry_us("root", now), {})).words
+        assert "  * tasks may sign catalogs/*, tasks/*, members/*/*; it was catalogs/*, members/*/*" in words
+        hand_over(commons)
+        node = commons.member("node")
+        node.subscribe("team", "stable")
+        assert [row.version for row in node.update().rows] == [1]
 
 
 def test_one_key_on_a_machine_is_said_to_be_a_trial(tmp_path: Path) -> None:
