@@ -11,6 +11,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.5.8, 5.1 and 5.2.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ __all__ = [
     "check_job_extensions",
     "check_size",
     "checksum_of",
+    "checksum_sum",
     "job_extensions",
     "query_for",
     "selected",
@@ -86,10 +88,12 @@ def xor(a: bytes, b: bytes) -> bytes:
 
 def checksum_of(report_ids: Iterable[bytes]) -> bytes:
     """XOR of the SHA-256 of each report id; 32 zero bytes for none."""
-    checksum = EMPTY_CHECKSUM
-    for report_id in report_ids:
-        checksum = xor(checksum, hashlib.sha256(report_id).digest())
-    return checksum
+    return checksum_sum(hashlib.sha256(report_id).digest() for report_id in report_ids)
+
+
+def checksum_sum(checksums: Iterable[bytes]) -> bytes:
+    """The checksum of what these are the checksums of."""
+    return functools.reduce(xor, checksums, EMPTY_CHECKSUM)
 
 
 def query_for(interval: Interval | None) -> Query:

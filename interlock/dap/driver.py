@@ -8,6 +8,7 @@ Each step is a stored state and the move out of it, so that after kill -9 a driv
     a collection pends    -> when no report of its interval waits or is taken: close it, store the share request;
                              in leader_selected, when a batch is full and verified: that one, the eldest first
     a collection is frozen-> send those bytes; seal the leader's own share; ready
+                             where the helper holds another batch: repair it, once (`repairing`), and send again
 
 What the helper names as one of DAP's errors is final for a job or a collection; any other failure leaves the step to
 be tried again. A job is worked on under a lease: any number of drivers share a store, and where one dies, another takes
@@ -56,6 +57,7 @@ from interlock.dap.jobs import (
 from interlock.dap.messages import BATCH_ID_SIZE, Interval, Report
 from interlock.dap.opening import leader_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, to_b64url
+from interlock.dap.repairing import Repairing
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import CollectionJob, CollectionState, JobOrder, LeaderStorage, Lease, LeasedJob
 from interlock.dap.task import AggregatorTask, Task
@@ -118,6 +120,7 @@ class Driver:
         self._clock = clock
         self._rng = rng
         self._helper = Asking(helper, clock)
+        self._repairing = Repairing(storage, clock, helper)
         self._spoilt: dict[bytes, int] = {}  # job -> answers that could not be read
         self._job_size = job_size
         self._patience_us = patience_us
@@ -340,9 +343,16 @@ class Driver:
 
     def _collect(self, held: AggregatorTask, job: CollectionJob) -> bool:
         task = held.task
+        if job.repair_request and not job.repaired:
+            return self._repairing.go_on(task, job)
         url = task.helper_resource("aggregate_shares")
         about = (job.job_id, url, "aggregate-share-req", job.share_request, "aggregate-share")
-        found = self._helper.ask(*about)
+        try:
+            found = self._helper.ask(*about)
+        except DapProblem as e:
+            if e.kind is not ProblemType.BATCH_MISMATCH or job.repaired:
+                raise
+            return self._repairing.begin(task, job)
         if not found.body:
             return False
         helper_share = AggregateShare.decode(found.body).ciphertext

@@ -5,12 +5,13 @@ commits when a job is made, before the leader has the answer, so the answer is s
 retry of the same bytes gets it again, whatever happened in between: it is never computed a second time.
 
 Legal orders: a job is made once, by its bytes; a report is committed once in a task; a batch is collected once, and
-nothing is committed to it afterwards. Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3.
-Raises, throughout: DapProblem. Nothing here knows HTTP.
+nothing is committed to it afterwards; before that it may be repaired once (`dap.repair`).
+Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3. Raises, throughout: DapProblem. Nothing here knows HTTP.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ from interlock.dap.jobs import (
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.opening import helper_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
+from interlock.dap.repair import REPAIR, REPAIRS, JobPart, Repair, RepairReq, RepairResp, agreed
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
@@ -42,6 +44,7 @@ AGGREGATION_JOB = "aggregation-job"
 AGGREGATE_SHARE = "aggregate-share"
 VdafFactory = Callable[[Task], VdafBackend]
 _Verdict = tuple[bytes, bytes] | ReportError  # (output share, message to the leader)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,23 @@ class Helper:
         if answer is None:
             raise missing("aggregate share", task_id)
         return Resource(share_id, answer)
+
+    def process_repair(self, task_id: bytes, body: bytes, leader: str = "") -> Resource:
+        """RepairReq -> RepairResp; leaves out what the leader does not hold alike, and writes down who asked."""
+        held = task_of_id(self._tasks, task_id)
+        repair_id = held.resource_id(REPAIR, body)
+        place = held.task.helper_resource(*REPAIRS, to_b64url(repair_id))
+        request = decoded(RepairReq.decode, body, task_id)
+        selection = selected(held.task, request.job, request.selector)
+
+        def judge(ours: tuple[JobPart, ...]) -> tuple[bytes, Repair]:
+            found = agreed(held.task, request.parts, ours)
+            sides = found.of_helper, found.of_leader
+            repair = Repair(selection, self._clock.now_us(), leader, found.count, *sides)
+            _log.warning("a batch of task %s is repaired: %s", to_b64url(task_id), repair.text)
+            return RepairResp(ours).encode(), repair
+
+        return Resource(repair_id, self._storage.repair(task_id, repair_id, selection, judge), place)
 
     def _checked_job(self, held: AggregatorTask, body: bytes) -> tuple[AggregationJobInitReq, bytes]:
         """The conditions of 4.5.3.2 that fail the whole job; returns it and its batch id, where it has one."""

@@ -78,26 +78,28 @@ MEDIA_TYPES: Final = frozenset(
         "aggregate-share",
     }
 )
+_OWN_MESSAGES: Final = frozenset({"repair-req", "repair-resp"})  # beside DAP's, under a media type of our own
+_DAP: Final = "application/ppm-dap"
+_OWN: Final = "application/vnd.interlock.dap"
 
 
 def media_type(message: str) -> str:
     """The media type of one kind of message, such as `upload-req`."""
-    if message not in MEDIA_TYPES:
+    if message not in MEDIA_TYPES | _OWN_MESSAGES:
         raise ValueError(f"{message} is not a message of DAP")
-    return f"application/ppm-dap;message={message}"
+    return f"{_OWN if message in _OWN_MESSAGES else _DAP};message={message}"
 
 
 def message_of(content_type: str) -> str:
-    """The kind of message that a media type names, or "" for what is none of DAP's; `version` is a hint, and passed by.
+    """The kind of message that a media type names, or "" for what is none of DAP's or ours; `version` is passed by.
 
     As HTTP has it: names in any case, a value with or without quotes, spaces around both (RFC 9110, 8.3.1).
     """
     kind, *parameters = content_type.split(";")
     pairs = [(name.strip().lower(), value.strip()) for name, _, value in (p.partition("=") for p in parameters)]
     named = [value.removeprefix('"').removesuffix('"') for name, value in pairs if name == "message"]
-    if kind.strip().lower() != "application/ppm-dap" or len(named) != 1:
-        return ""
-    return named[0] if named[0] in MEDIA_TYPES else ""
+    known = {_DAP: MEDIA_TYPES, _OWN: _OWN_MESSAGES}.get(kind.strip().lower(), frozenset())
+    return named[0] if len(named) == 1 and named[0] in known else ""
 
 
 class Message(abc.ABC):

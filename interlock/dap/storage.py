@@ -7,6 +7,7 @@ write: two workers, or one and its ghost after a restart, never both make the sa
     a job          gathered -> begun -> done | abandoned;  gathered -> abandoned, where no report of it is left
     a collection   pending -> frozen -> ready | failed;  pending -> failed -> pending (a batch that was too small)
     a batch        open -> collected;  collected -> open only where the helper refused it
+    a repair       none -> asked -> done, of a frozen collection, once a batch
 
 A batch is a run of time buckets, or in leader_selected what the leader filled under one batch id: jobs are gathered for
 the eldest batch that lacks reports, one that drops out leaves its place to another, and a full one is collected once.
@@ -34,6 +35,7 @@ from typing import Final, Protocol
 from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
+from interlock.dap.repair import JobPart, Repair
 
 __all__ = [
     "LONGEST",
@@ -47,6 +49,7 @@ __all__ = [
     "Lease",
     "LeasedJob",
     "NewReport",
+    "RepairedStorage",
     "ReportStates",
     "SweptStorage",
 ]
@@ -140,6 +143,8 @@ class CollectionJob:
     answer: bytes = field(default=b"", repr=False)
     problem: str = ""
     detail: str = ""
+    repair_request: bytes = field(default=b"", repr=False)  # once a repair of its batch is asked for
+    repaired: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,14 @@ class SweptStorage(Protocol):
         """
 
 
-class HelperStorage(SweptStorage, Protocol):
+class RepairedStorage(Protocol):
+    """What whoever looks at repairs asks of either store."""
+
+    def repairs(self, task_id: bytes) -> list[Repair]:
+        """What was left out of batches of a task, in the order of their times."""
+
+
+class HelperStorage(SweptStorage, RepairedStorage, Protocol):
     """The helper's store."""
 
     def answer(self, task_id: bytes, kind: str, resource_id: bytes) -> bytes | None:
@@ -194,11 +206,24 @@ class HelperStorage(SweptStorage, Protocol):
         Raises: DapProblem, batchOverlap where any of it was collected, or what `respond` raises.
         """
 
+    def repair(
+        self,
+        task_id: bytes,
+        repair_id: bytes,
+        selection: Selection,
+        judge: Callable[[tuple[JobPart, ...]], tuple[bytes, Repair]],
+    ) -> bytes:
+        """Drop what `judge` leaves out of a batch, and store its answer; the same id again gets the stored answer.
+
+        Raises: DapProblem, batchOverlap where any of it was collected, batchMismatch where any of it was repaired, or
+        what `judge` raises; nothing is changed then.
+        """
+
     def batch(self, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
         """All that was committed to a batch."""
 
 
-class LeaderStorage(SweptStorage, Protocol):
+class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     """The leader's store."""
 
     def add_reports(self, task_id: bytes, reports: Sequence[NewReport], now_us: int) -> list[Accepted]: ...
@@ -279,5 +304,19 @@ class LeaderStorage(SweptStorage, Protocol):
 
     def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
         """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others."""
+
+    def begin_repair(self, task_id: bytes, job_id: bytes, ask: Callable[[tuple[JobPart, ...]], bytes]) -> bool:
+        """Store the repair request that `ask` makes of a frozen job's batch; False where another did, or it is over.
+
+        Raises: DapProblem, batchMismatch, where any of the batch was repaired before.
+        """
+
+    def finish_repair(
+        self, task_id: bytes, job_id: bytes, judge: Callable[[tuple[JobPart, ...]], tuple[bytes, Repair]]
+    ) -> bool:
+        """Drop what `judge` leaves out of a frozen job's batch, turn its reports down, store the new share request.
+
+        False, and nothing changed, where that is done. Raises: what `judge` raises.
+        """
 
     def states(self, task_id: bytes) -> ReportStates: ...

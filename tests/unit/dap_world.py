@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from interlock.base.clock import ManualClock
@@ -30,9 +31,8 @@ from interlock.dap.shares import HpkeKey, KeyRing, new_key, seal_input_share
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
-from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_budget import BudgetStore
-from interlock.node.storage.dap_leader import SqliteLeaderStorage
+from tests.unit.dap_stores import SqliteStores, Stores
 
 LENGTH = 16
 PRECISION = 3600
@@ -107,6 +107,7 @@ class Post:
         work, answer_type = {
             "aggregation_jobs": (self.helper.process_aggregation_init, "aggregation-job-resp"),
             "aggregate_shares": (self.helper.process_aggregate_share, "aggregate-share"),
+            "repairs": (self.helper.process_repair, "repair-resp"),
         }[url.rsplit("/", 1)[1]]
         return self.after(reply_of(lambda: work(self.task_id, body), media(answer_type)))
 
@@ -153,8 +154,10 @@ class World:
         draft: Draft = DAP_18,
         interval: Interval | None = None,
         batch_mode: int = TIME_INTERVAL,
+        stores: Stores | None = None,
     ) -> None:
         self.folder = folder
+        self._stores = stores or SqliteStores(folder)
         self.clock = ManualClock()
         self.task = task(least, membership, draft, noise, interval, batch_mode)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
@@ -168,8 +171,8 @@ class World:
 
     def start(self) -> None:
         tasks = {self.task.task_id: self.held}
-        self.leader_store = SqliteLeaderStorage(self.folder / "leader.db")
-        self.helper_store = SqliteHelperStorage(self.folder / "helper.db")
+        self.leader_store: Any = self._stores.leader()
+        self.helper_store: Any = self._stores.helper()
         names = ("leader", "helper") if self.task.noise else ()
         self.budgets = [BudgetStore(self.folder / f"{name}-budget.db") for name in names]
         releases: list[Release] = [NoisyRelease(vdaf_of, b, self.clock, secrets.token_bytes) for b in self.budgets]

@@ -12,13 +12,14 @@ import pytest
 
 from interlock.base.clock import SystemClock
 from interlock.base.fetch import TooLarge, Unreachable, http_client
-from interlock.dap.batches import query_for
+from interlock.dap.batches import query_for, selector_for
 from interlock.dap.client import upload
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import ReportError
 from interlock.dap.jobs import AggregationJobContinueReq, CollectionJobReq
 from interlock.dap.messages import HpkeConfigList, Interval, media_type
 from interlock.dap.problems import ProblemType, problem_type, to_b64url
+from interlock.dap.repair import REPAIRS, JobPart, RepairReq
 from interlock.dap.transport import Reply
 from interlock.node.parties import HttpExchange
 from interlock.node.roles import aggregate
@@ -225,3 +226,20 @@ def test_a_collector_follows_no_location_to_another_server(deployment: Deploymen
         collector = Collector(deployment.task, deployment.collector_key, VDAF, answer)
         with pytest.raises(Unreachable):
             collector.ask(now_about(deployment))
+
+
+def test_repairs_are_for_leaders_and_a_message_of_our_own(deployment: Deployment, http: httpx.Client) -> None:
+    """The resource beside DAP's: its token, its media type, its problems, and who is written down."""
+    url = deployment.task.helper_resource(*REPAIRS)
+    chosen = now_about(deployment)
+    part = JobPart(bytes(16), 3, bytes(32))
+    body = RepairReq(CollectionJobReq(query_for(chosen)), selector_for(chosen), (part,)).encode()
+    assert media_type("repair-req") == "application/vnd.interlock.dap;message=repair-req"
+    assert http.post(url, content=body, headers=typed("repair-req", "acme")).status_code == 403
+    assert http.post(url, content=body, headers={"content-type": media_type("repair-req")}).status_code == 401
+    wrong = {**typed("repair-req", "leader"), "content-type": "application/ppm-dap;message=repair-req"}
+    assert http.post(url, content=body, headers=wrong).status_code == 415
+    bad = http.post(url, content=b"\x02", headers=typed("repair-req", "leader"))
+    assert problem_type(bad.content) is ProblemType.INVALID_MESSAGE
+    small = http.post(url, content=body, headers=typed("repair-req", "leader"))
+    assert problem_type(small.content) in (ProblemType.INVALID_BATCH_SIZE, ProblemType.BATCH_OVERLAP)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.base.codec import Malformed
-from interlock.dap import jobs, messages
+from interlock.dap import jobs, messages, repair
 from interlock.dap.drafts import DAP_18, ReportError, Role
 from interlock.dap.problems import DapProblem, ProblemType, from_b64url, problem_type, to_b64url
 
@@ -37,6 +37,9 @@ responses = st.one_of(
     st.builds(jobs.VerifyResp, report_ids),
     st.builds(jobs.VerifyResp, report_ids, payload=some),
     st.builds(jobs.VerifyResp, report_ids, error=errors),
+)
+job_parts = st.lists(st.builds(repair.JobPart, report_ids, st.integers(1, 2**63 - 1), digests), max_size=3).map(
+    lambda parts: tuple({part.job_id: part for part in sorted(parts, key=lambda p: p.job_id)}.values())
 )
 job_requests = st.builds(jobs.CollectionJobReq, st.builds(jobs.Query, u8, any_bytes), any_bytes, extensions)
 
@@ -80,6 +83,11 @@ EVERY: dict[type, st.SearchStrategy[Any]] = {
     jobs.AggregateShareAad: st.builds(
         jobs.AggregateShareAad, digests, configurations.map(lambda c: c.encode()), job_requests
     ),
+    repair.JobPart: st.builds(repair.JobPart, report_ids, st.integers(1, 2**63 - 1), digests),
+    repair.RepairReq: st.builds(
+        repair.RepairReq, job_requests, st.builds(jobs.BatchSelector, u8, any_bytes), job_parts
+    ),
+    repair.RepairResp: st.builds(repair.RepairResp, job_parts),
 }
 kinds = pytest.mark.parametrize("kind", list(EVERY), ids=lambda k: k.__name__)
 
@@ -119,12 +127,12 @@ def test_a_damaged_message_decodes_to_itself_or_is_malformed(kind: Any, data: st
         assert value.encode() == damaged
 
 
-def test_every_message_of_the_two_modules_is_in_this_test() -> None:
+def test_every_message_of_the_modules_is_in_this_test() -> None:
     def public(module: Any) -> set[type]:
         named = {getattr(module, n) for n in module.__all__}
         return {c for c in named if isinstance(c, type) and hasattr(c, "decode")}
 
-    assert public(messages) | public(jobs) == set(EVERY) | {messages.Message}
+    assert public(messages) | public(jobs) | public(repair) == set(EVERY) | {messages.Message}
 
 
 def test_a_report_has_the_layout_of_the_draft() -> None:

@@ -27,6 +27,7 @@ from interlock.dap.messages import LEADER_SELECTED, BatchId, Extension, Interval
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.task import TaskRefused
+from interlock.dap.transport import Reply
 from tests.unit.dap_world import PRECISION, World, bits, lost, task, unreachable
 from tests.unit.test_dap_hostile import job_of
 
@@ -308,6 +309,7 @@ def test_a_batch_of_which_the_two_do_not_agree_is_told_and_the_others_are_had_fi
     (named,) = AggregationJobInitReq.decode(world.post.sent[0][1]).extensions
     foreign = extended(job_of(world, world.report(bits(9))), named)  # as one that the leader gave up and forgot
     world.helper.process_aggregation_init(world.task.task_id, foreign)
+    world.post.after = lambda reply: Reply(404) if world.post.sent[-1][0].endswith("repairs") else reply
     sent(world, *range(3, 6))
     pending = world.collector.ask_next()
     assert isinstance(pending, Pending)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from interlock.dap import jobs, messages
+from interlock.dap import jobs, messages, repair
 from interlock.dap.drafts import DAP_18, DAP_19, DRAFTS, Draft, ReportError
 from interlock.dap.messages import (
     LEADER_SELECTED,
@@ -38,6 +38,8 @@ _SEALED: Final = HpkeCiphertext(7, _ENC, b"a sealed share")
 _METADATA: Final = ReportMetadata(_IDS[0], 472_222)
 _EXTENDED: Final = ReportMetadata(_IDS[1], 2**64 - 1, (Extension(1, b""), Extension(0xFF4D, b"proof")))
 _SHARE: Final = jobs.ReportShare(_METADATA, b"public", _SEALED)
+_PART: Final = repair.JobPart(_IDS[0], 3, _ENC)
+_PARTS: Final = (_PART, repair.JobPart(_IDS[1], 2**63 - 1, bytes(32)))
 _QUERY: Final = jobs.Query(1, Interval(472_222, 2).encode())
 _JOB: Final = jobs.CollectionJobReq(_QUERY)
 _TASK: Final = messages.TaskConfiguration(
@@ -102,6 +104,12 @@ VALUES: Final[dict[str, list[Any]]] = {
     ],
     "AggregateShare": [jobs.AggregateShare(_SEALED)],
     "AggregateShareAad": [jobs.AggregateShareAad(_IDS[0] + _IDS[1], _TASK.encode(), _JOB)],
+    "JobPart": [_PART],
+    "RepairReq": [
+        repair.RepairReq(_JOB, jobs.BatchSelector(1, Interval(472_222, 1).encode()), _PARTS),
+        repair.RepairReq(jobs.CollectionJobReq(jobs.Query(2, b"")), jobs.BatchSelector(2, _ENC), _PARTS[:1]),
+    ],
+    "RepairResp": [repair.RepairResp(()), repair.RepairResp(_PARTS)],
 }
 # by draft: those that hold numbers of report errors, and the configuration
 BY_DRAFT: Final[dict[str, Callable[[Draft], list[Any]]]] = {
@@ -138,6 +146,13 @@ BAD: Final[dict[str, list[Bad]]] = {
     "PlaintextInputShare": [("a share of no byte", bytes(6))],
     "VerifyInit": [("a message of no byte", _SHARE.encode() + bytes(4))],
     "VerifyContinue": [("a message of no byte", _IDS[0] + bytes(4))],
+    "JobPart": [("a job of no report", _IDS[0] + bytes(8) + _ENC)],
+    "RepairReq": [("a version that there is not", b"\x02" + _JOB.encode())],
+    "RepairResp": [
+        ("a version that there is not", b"\x02" + _PART.encode()),
+        ("jobs in another order", repair.RepairResp(_PARTS[::-1]).encode()),
+        ("a job twice", repair.RepairResp((_PART, _PART)).encode()),
+    ],
 }
 
 

@@ -9,6 +9,7 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
             POST tasks/{task}/collection_jobs; GET, DELETE .../{id}               for collectors
     helper  POST tasks/{task}/aggregation_jobs; GET, POST, DELETE .../{id}        for leaders
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
+            POST tasks/{task}/interlock/repairs; ours, not DAP's                  for leaders
 
 A DELETE ends a collection job that still waits, and else deletes nothing: what is kept is what replays and second
 collections are refused by.
@@ -35,6 +36,7 @@ from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url
+from interlock.dap.repair import REPAIRS
 from interlock.node.http import BadBody, body_of
 from interlock.node.roles.work import DRIVE_EVERY_S, driving
 from interlock.node.tokens import NotAllowed, TokenTable
@@ -146,6 +148,12 @@ def helper_app(
         finally:
             close()
 
+    async def create_repair(request: Request) -> Response:
+        leader = leaders.name_of(request.headers.get("authorization"))
+        task_id, body = _task_id(request), await _body(request, "repair-req")
+        found = await run_in_threadpool(helper.process_repair, task_id, body, leader)
+        return _created(request, found, "repair-resp")
+
     jobs, shares = "/tasks/{task}/aggregation_jobs", "/tasks/{task}/aggregate_shares"
     routes = [
         _route("/hpke_config", _configs(helper.hpke_configs), "GET"),
@@ -153,6 +161,7 @@ def helper_app(
         _route(jobs + "/{id}", look_at_job, "GET", "POST", "DELETE"),
         _route(shares, create_share, "POST"),
         _route(shares + "/{id}", look_at_share, "GET", "DELETE"),
+        _route("/".join(("/tasks/{task}", *REPAIRS)), create_repair, "POST"),
     ]
     return _application(routes, prefix, lifespan)
 

@@ -3,8 +3,8 @@
 Whatever a transaction needs from the VDAF is a few additions, the heavy work is done before it begins. Tables of both:
 accumulators (the aggregate share of a bucket and job, until its batch is released; then one row a bucket without a
 share, or none where the leader selects batches), collected (closed intervals), closed (batch ids), horizons (below
-which a task takes no report). The helper's: aggregated (report ids), answers (what each resource was answered with).
-The leader's are in `dap_leader`.
+which a task takes no report), repairs (`dap_repair`). The helper's: aggregated (report ids), answers (what each
+resource was answered with). The leader's are in `dap_leader`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,18 @@ from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, Selection, ch
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.repair import JobPart, Repair
 from interlock.dap.storage import Fold
-from interlock.node.storage.sql import SqliteStore, SqlStore, Tx, hit, of_rows
+from interlock.node.storage.dap_repair import (
+    REPAIRS,
+    demand_unrepaired,
+    parts_of,
+    read_repair,
+    repaired_until,
+    was_repaired,
+    write_repair,
+)
+from interlock.node.storage.sql import SqliteStore, SqlStore, Tx, hit, of_rows, of_values
 
 __all__ = [
     "HELPER_KIND",
@@ -64,6 +74,7 @@ CREATE TABLE answers (task BLOB NOT NULL, kind TEXT NOT NULL, id BLOB NOT NULL, 
 CREATE INDEX answers_by_bucket ON answers (task, bucket)
 """,
     SHARED_BATCHES,
+    REPAIRS,
 )
 
 
@@ -128,7 +139,7 @@ class AggregatorTables(SqlStore):
         """The buckets that take no report any more, with what a report of one is told."""
         horizon, refused = self._horizon(tx, task_id), dict[int, ReportError]()
         for bucket in buckets:
-            if _last_stop(tx, task_id, bucket + 1) > bucket:
+            if max(_last_stop(tx, task_id, bucket + 1), repaired_until(tx, task_id, bucket + 1)) > bucket:
                 refused[bucket] = ReportError.BATCH_COLLECTED
             elif bucket < horizon:
                 refused[bucket] = ReportError.REPORT_DROPPED
@@ -137,7 +148,8 @@ class AggregatorTables(SqlStore):
     def _refused(self, tx: Tx, task_id: bytes, outs: Sequence[OutShare]) -> dict[bytes, ReportError]:
         """The output shares that may be committed no more, with what each report is told. A job has one batch."""
         buckets = self._refused_buckets(tx, task_id, {out.bucket for out in outs})
-        batches = {batch for batch in {out.batch for out in outs} if batch and _is_closed(tx, task_id, batch)}
+        named = {out.batch for out in outs if out.batch}
+        batches = {b for b in named if _is_closed(tx, task_id, b) or was_repaired(tx, task_id, b)}
         past = {out.report_id: buckets[out.bucket] for out in outs if out.bucket in buckets}
         return past | {out.report_id: ReportError.BATCH_COLLECTED for out in outs if out.batch in batches}
 
@@ -158,6 +170,26 @@ class AggregatorTables(SqlStore):
         else:
             row = (task_id, selection.start, selection.end, job_id)
             tx.execute("INSERT INTO collected VALUES (?, ?, ?, ?)", row)
+
+    # repairs
+
+    def repairs(self, task_id: bytes) -> list[Repair]:
+        columns = "start, stop, batch, at, who, kept, ours, theirs"
+        rows = self._read(f"SELECT {columns} FROM repairs WHERE task = ? ORDER BY start, at", task_id)
+        return [read_repair(row) for row in rows]
+
+    def _parts(self, tx: Tx, task_id: bytes, selection: Selection) -> tuple[JobPart, ...]:
+        """What each job committed to a batch that was not released."""
+        where, values = _of(selection)
+        sql = f"SELECT job, count, checksum FROM accumulators WHERE task = ? AND {where}"
+        return parts_of(tx.execute(sql, (task_id, *values)).fetchall())
+
+    def _leave_out(self, tx: Tx, task_id: bytes, repair: Repair) -> None:
+        """Drop what a repair leaves out here, and write it down; the ids of its reports stay spent."""
+        where, values = _of(repair.selection)
+        sql = f"DELETE FROM accumulators WHERE task = ? AND {where} AND job IN ({{}})"
+        of_values(tx, sql, [part.job_id for part in repair.ours], [task_id, *values])
+        write_repair(tx, task_id, repair)
 
     # forgetting
 
@@ -229,6 +261,24 @@ class HelperTables(AggregatorTables):
             self._close(tx, task_id, selection, share_id)
             self._release(tx, task_id, selection)
             return _answered(tx, task_id, "aggregate-share", share_id, answer)
+
+    def repair(
+        self,
+        task_id: bytes,
+        repair_id: bytes,
+        selection: Selection,
+        judge: Callable[[tuple[JobPart, ...]], tuple[bytes, Repair]],
+    ) -> bytes:
+        with self._write() as tx:
+            self._alone(tx, task_id)
+            stored = _claim(tx, task_id, "repair", repair_id, 0)
+            if stored is not None:
+                return stored
+            self._refuse_overlap(tx, task_id, selection)
+            demand_unrepaired(tx, task_id, selection)
+            answer, repair = judge(self._parts(tx, task_id, selection))
+            self._leave_out(tx, task_id, repair)
+            return _answered(tx, task_id, "repair", repair_id, answer)
 
     def newest(self, task_id: bytes) -> int | None:
         ((found,),) = self._read("SELECT max(bucket) FROM aggregated WHERE task = ?", task_id)

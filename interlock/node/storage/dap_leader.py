@@ -9,15 +9,13 @@ job costs the same however many reports there are.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from interlock.base.codec import Reader, Writer
 from interlock.base.database import as_bytes, as_int
 from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError
-from interlock.dap.messages import REPORT_ID_SIZE, BatchId, Interval
+from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
     LONGEST,
@@ -31,7 +29,9 @@ from interlock.dap.storage import (
     NewReport,
     ReportStates,
 )
-from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, AggregatorTables, selecting
+from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
+from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS, LeaderRepairs
+from interlock.node.storage.dap_packed import packed, packed_states, unpacked, unpacked_states
 from interlock.node.storage.dap_selected import LEADER_BATCHES, claimable, enter, lacking, leave, reopen
 from interlock.node.storage.sql import SqliteStore, Tx, hit, of_rows, of_values
 
@@ -60,20 +60,22 @@ CREATE TABLE collections (seq INTEGER PRIMARY KEY AUTOINCREMENT, task BLOB NOT N
 CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pending', 'frozen')
 """,
     SHARED_BATCHES + ";" + LEADER_BATCHES,
+    LEADER_REPAIRS,
 )
 _JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 # Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
 _PAST: Final = "state IN ('aggregated', 'rejected')"
 _OPEN: Final = "state IN ('gathered', 'begun')"
 _COLLECTION: Final = (
-    "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch FROM collections"
+    "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch, repair_request, repaired"
+    " FROM collections"
 )
 _NEW_COLLECTION: Final = (
     "INSERT INTO collections (task, id, request, start, stop, state, share_request, answer, problem, detail) VALUES {}"
 )
 
 
-class LeaderTables(AggregatorTables):
+class LeaderTables(LeaderRepairs):
     """Fills dap.storage.LeaderStorage."""
 
     # reports
@@ -125,7 +127,7 @@ class LeaderTables(AggregatorTables):
             if not rows or not (len(rows) == size or _due(tx, task_id, order, buckets, times)):
                 return False
             of_values(tx, "UPDATE reports SET state = 'taken' WHERE seq IN ({})", seqs)
-            row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, _packed(seqs), b"", b"", batch)
+            row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, packed(seqs), b"", b"", batch)
             of_rows(tx, f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES {{}}", [row])
             if batch:
                 enter(tx, task_id, batch, order.batch_size, len(rows))
@@ -146,8 +148,8 @@ class LeaderTables(AggregatorTables):
             job = tx.execute("SELECT state, id, members, request, kept, batch FROM jobs WHERE seq = ?", (seq,))
             state, job_id, members, request, kept, batch = job.fetchone() or ()
             if state == "gathered":
-                return LeasedJob(_bodies(tx, _unpacked(as_bytes(members))), batch=as_bytes(batch))
-            states = _unpacked_states(as_bytes(kept))
+                return LeasedJob(_bodies(tx, unpacked(as_bytes(members))), batch=as_bytes(batch))
+            states = unpacked_states(as_bytes(kept))
             return LeasedJob((), as_bytes(job_id), as_bytes(request), states, as_bytes(batch))
 
     def free_jobs(self, owner: str) -> None:
@@ -180,9 +182,9 @@ class LeaderTables(AggregatorTables):
                 return False
             until = lease.until(now_us, as_int(row[1]) - 1)
             state = "begun" if states else "abandoned"
-            tx.execute(begin, (state, job_id, request, _packed_states(states), until, row[0]))
+            tx.execute(begin, (state, job_id, request, packed_states(states), until, row[0]))
             turned_down = _reject(tx, task_id, rejected)
-            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", _unpacked(as_bytes(row[2])))
+            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", unpacked(as_bytes(row[2])))
             leave(tx, task_id, as_bytes(row[3]), turned_down)
             return True
 
@@ -379,7 +381,7 @@ def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -
         f" WHERE task = ? AND token = ? AND {_OPEN} {also} RETURNING id, members, batch"
     )
     row = tx.execute(sql, (state, b"", b"", b"", task_id, token)).fetchone()
-    return None if row is None else (as_bytes(row[0]), _unpacked(as_bytes(row[1])), as_bytes(row[2]))
+    return None if row is None else (as_bytes(row[0]), unpacked(as_bytes(row[1])), as_bytes(row[2]))
 
 
 def _reject(tx: Tx, task_id: bytes, rejected: Mapping[bytes, ReportError]) -> int:
@@ -419,27 +421,6 @@ def _collection(row: Sequence[object]) -> CollectionJob:
         answer=as_bytes(row[6]),
         problem=str(row[7]),
         detail=str(row[8]),
+        repair_request=as_bytes(row[10]),
+        repaired=bool(row[11]),
     )
-
-
-def _packed(members: Sequence[int]) -> bytes:
-    return struct.pack(f">{len(members)}q", *members)
-
-
-def _unpacked(data: bytes) -> list[int]:
-    return list(struct.unpack(f">{len(data) // 8}q", data))
-
-
-def _packed_states(states: Mapping[bytes, tuple[int, bytes]]) -> bytes:
-    out = Writer()
-    for report_id, (bucket, state) in states.items():
-        out.fixed(report_id, REPORT_ID_SIZE).u64(bucket).opaque32(state)
-    return out.done()
-
-
-def _unpacked_states(data: bytes) -> dict[bytes, tuple[int, bytes]]:
-    states, reader = dict[bytes, tuple[int, bytes]](), Reader(data)
-    while reader.left:
-        report_id = reader.take(REPORT_ID_SIZE)
-        states[report_id] = (reader.u64(), reader.opaque32())
-    return states
