@@ -12,8 +12,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from interlock.base.canonical import NotCanonical, json_object
 from interlock.base.errors import InterlockError
@@ -41,6 +41,7 @@ __all__ = [
     "seen_state",
     "stamped",
     "sync_dir",
+    "typed",
     "unstamped",
 ]
 
@@ -199,6 +200,13 @@ def unstamped(data: bytes, format_: str, newest: int, *, where: str) -> dict[str
             f"has version {v}, and this interlock reads up to {newest}", where=where, fix="upgrade interlock"
         )
     return body
+
+
+def typed(value: object, fields: Mapping[str, type], *, where: str, fix: str = "") -> dict[str, Any]:
+    """What a file of ours or a row of it holds: just these fields, each of its very type. Raises: BadState."""
+    if not isinstance(value, dict) or {name: type(held) for name, held in value.items()} != dict(fields):
+        raise BadState(f"has other fields or types than {', '.join(sorted(fields))}", where=where, fix=fix)
+    return value
 
 
 class AppendFile:

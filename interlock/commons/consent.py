@@ -13,12 +13,12 @@ and asks again. Purposes that do not count leave floor, kinds, mechanism, catalo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, file_lock, private_dir, read_bounded, replace, stamped, typed, unstamped
 
 __all__ = [
     "CONSENT_FILE",
@@ -147,30 +147,15 @@ def _beyond(given: Terms, asked: Terms) -> Iterator[str]:
 
 
 def _write(home: Path, consents: Mapping[tuple[str, str], Consent]) -> None:
-    rows = [
-        {
-            "purpose": c.terms.purpose,
-            "subject": c.terms.subject,
-            "operators": dict(c.terms.operators),
-            "floor": c.terms.floor,
-            "kinds": list(c.terms.kinds),
-            "mechanism": c.terms.mechanism,
-            "catalog": c.terms.catalog,
-            "proof": c.terms.proof,
-            "at": c.at,
-        }
-        for c in consents.values()
-    ]
+    rows = [{**asdict(c.terms), "at": c.at} for c in consents.values()]
     replace(home / CONSENT_FILE, stamped(_FORMAT, _VERSION, {"consents": rows}))
 
 
 def _consent(row: object, where: str) -> Consent:
     """Raises: BadState."""
-    if not isinstance(row, dict) or {name: type(value) for name, value in row.items()} != _TYPES:
-        raise BadState("has no list of consents", where=where)
-    texts = [*row["kinds"], *row["operators"].values()]
+    values = typed(row, _TYPES, where=where)
+    texts = [*values["kinds"], *values["operators"].values()]
     if not all(isinstance(text, str) for text in texts):
         raise BadState("has no list of consents", where=where)
-    values = {**row, "kinds": tuple(row["kinds"])}
     at = values.pop("at")
-    return Consent(Terms(**values), at)
+    return Consent(Terms(**{**values, "kinds": tuple(values["kinds"])}), at)

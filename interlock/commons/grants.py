@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
-from interlock.base.files import BadState, stamped, unstamped
+from interlock.base.files import BadState, stamped, typed, unstamped
 from interlock.engine.policy.document import RuleDoc, rule_docs, semantic_digest
 from interlock.engine.policy.problems import BadPolicy
 
@@ -156,11 +156,6 @@ def _rows(body: Mapping[str, object], key: str, kind: type[Grant | Stepped], whe
     rows = body.get(key, [] if body["v"] == 1 and key == "stepped" else None)
     if not isinstance(rows, list):
         raise BadState(f"has no list of {key}", where=where)
-    types = {name: int if name in ("at", "version", "log_index") else str for name in kind.__dataclass_fields__}
-    needed = set(types) if body["v"] != 1 else {"pack", "rule", "semantic", "at"}
-    for row in rows:
-        if not isinstance(row, dict) or set(row) != needed:
-            raise BadState(f"has one among its {key} with other fields than {', '.join(sorted(needed))}", where=where)
-        if not all(type(row[name]) is types[name] for name in needed):
-            raise BadState(f"has one among its {key} with a value of the wrong type", where=where)
-    return rows
+    names = kind.__dataclass_fields__ if body["v"] != 1 else ("pack", "rule", "semantic", "at")
+    fields = {name: int if name in ("at", "version", "log_index") else str for name in names}
+    return [typed(row, fields, where=f"{where}: {key}") for row in rows]

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from interlock.base import files
-from interlock.base.files import BadState, read_bounded, stamped, unstamped
+from interlock.base.files import BadState, read_bounded, stamped, typed, unstamped
 from interlock.base.text import is_sha256
 from interlock.commons.withdrawn import SCOPES, Withdrawn, withdrawal
 
@@ -60,6 +60,10 @@ _SUBSCRIPTIONS: Final = "interlock-subscriptions"
 _VERSION: Final = 2
 _LIMIT: Final = 16 << 20  # bytes: what was taken back is kept for ever
 _T = TypeVar("_T")
+_SEEN: Final = {"pack": str, "ring": str, "version": int, "sha256": str}
+_ROW: Final = {**_SEEN, "log_index": int, "tree_size": int, "at": int, "live_at": int}
+_SUBSCRIPTION: Final = {"pack": str, "ring": str, "window_us": int, "pin": int}
+_WITHDRAWN: Final = {"pack": str, "version": int, "rules": list, "scope": str, "why": str, "ring": str}
 
 
 Key = tuple[str, str]  # (pack, ring)
@@ -240,36 +244,29 @@ def _rows(body: Mapping[str, object], key: str, read: Callable[[object, str], _T
 
 
 def _row(row: object, where: str) -> LiveRow:
-    texts, numbers = ("pack", "ring", "sha256"), ("version", "log_index", "tree_size", "at", "live_at")
-    values = _checked({"live_at": 0, **row} if isinstance(row, dict) else row, texts, numbers, where)
-    return LiveRow(**values)
+    return LiveRow(**_digested({"live_at": 0, **row} if isinstance(row, dict) else row, _ROW, where))
 
 
 def _seen(row: object, where: str) -> tuple[Key, tuple[int, str]]:
-    values = _checked(row, ("pack", "ring", "sha256"), ("version",), where)
+    values = _digested(row, _SEEN, where)
     return (values["pack"], values["ring"]), (values["version"], values["sha256"])
 
 
 def _subscription(row: object, where: str) -> Subscription:
     if isinstance(row, list) and len(row) == 2:  # as version 1 wrote it
         row = {"pack": row[0], "ring": row[1], "window_us": 0, "pin": 0}
-    return Subscription(**_checked(row, ("pack", "ring"), ("window_us", "pin"), where))
+    return Subscription(**typed(row, _SUBSCRIPTION, where=where))
 
 
 def _withdrawn(row: object, where: str) -> Withdrawn:
-    body = dict(row) if isinstance(row, dict) else {}
-    rules = body.pop("rules", None)
-    values = _checked(body, ("pack", "scope", "why", "ring"), ("version",), where)
-    if not isinstance(rules, list) or not all(isinstance(r, str) for r in rules) or values["scope"] not in SCOPES:
+    values = typed(row, _WITHDRAWN, where=where)
+    if not all(isinstance(rule, str) for rule in values["rules"]) or values["scope"] not in SCOPES:
         raise BadState("has a withdrawal with a value of the wrong type", where=where)
-    return Withdrawn(values["pack"], values["version"], tuple(rules), values["scope"], values["why"], values["ring"])
+    return Withdrawn(**{**values, "rules": tuple(values["rules"])})
 
 
-def _checked(row: object, texts: tuple[str, ...], numbers: tuple[str, ...], where: str) -> dict[str, Any]:
-    """A row with these fields and no other. Raises: BadState."""
-    if not isinstance(row, dict) or set(row) != {*texts, *numbers}:
-        raise BadState("has a row with other fields than it should", where=where)
-    good = all(isinstance(row[k], str) for k in texts) and all(type(row[k]) is int for k in numbers)
-    if not good or not is_sha256(row.get("sha256", "0" * 64)):
-        raise BadState("has a row with a value of the wrong type", where=where)
-    return row
+def _digested(row: object, fields: Mapping[str, type], where: str) -> dict[str, Any]:
+    values = typed(row, fields, where=where)
+    if not is_sha256(values["sha256"]):
+        raise BadState("has a row whose sha256 is none", where=where)
+    return values

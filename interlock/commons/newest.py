@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from interlock.base import files
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Fetcher, NotFound
-from interlock.base.files import BadState, read_bounded, stamped, unstamped
+from interlock.base.files import BadState, read_bounded, stamped, typed, unstamped
 from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, is_sha256, unb64
 from interlock.commons.layout import snapshot_files
@@ -47,6 +47,10 @@ __all__ = ["MAX_BEHIND", "Commons", "Current", "NotNewest", "Place"]
 MAX_BEHIND: Final = 4096  # entries after the snapshot's own
 _TYPE: Final = "snapshot"
 _FORMAT: Final = "interlock-newest"
+_PLACE: Final = {
+    "v": int, "origin": str, "version": int, "sha256": str, "index": int, "tree_size": int, "entry": str, "proof": str,
+}  # fmt: skip
+_ANEW: Final = "remove it; the next update writes it anew"
 _LIMIT: Final = 2 * (MAX_ENTRY + MAX_PROOF_FILE)  # bytes of the kept file
 
 
@@ -203,16 +207,15 @@ def _dump(place: Place) -> bytes:
 
 
 def _parse(data: bytes, where: str) -> Place:
-    body = unstamped(data, _FORMAT, 1, where=where)
+    body = typed(unstamped(data, _FORMAT, 1, where=where), _PLACE, where=where, fix=_ANEW)
+    del body["v"]
     try:
-        origin, version, sha256, index, tree_size, entry, proof = (body[f.name] for f in fields(Place))
-        if not (isinstance(origin, str) and isinstance(entry, str) and isinstance(proof, str) and is_sha256(sha256)):
-            raise Malformed("has a text of the wrong form")
-        if not (isinstance(version, int) and isinstance(index, int) and isinstance(tree_size, int)):
-            raise Malformed("has a number of the wrong form")
-        return Place(origin, version, str(sha256), index, tree_size, unb64(entry, "entry"), unb64(proof, "proof"))
-    except (KeyError, Malformed):
-        raise BadState("is damaged", where=where, fix="remove it; the next update writes it anew") from None
+        if not is_sha256(body["sha256"]):
+            raise Malformed("sha256 is none")
+        files_of = {name: unb64(body[name], name) for name in ("entry", "proof")}
+    except Malformed as e:
+        raise BadState(f"is damaged ({e.what})", where=where, fix=_ANEW) from None
+    return Place(**{**body, **files_of})
 
 
 def _demand_names(says: LogEntry, view: View, where: str) -> None:

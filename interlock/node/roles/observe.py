@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
-from interlock.base.files import BadState, private_dir, read_bounded, replace, seen_state, stamped, unstamped
+from interlock.base.files import BadState, private_dir, read_bounded, replace, seen_state, stamped, typed, unstamped
 from interlock.commons.consent import CONSENT_FILE, Consent, read_consents
 from interlock.commons.indicators import FALSE_POSITIVES, MAX_CATALOG, BadCatalog, Catalog, parse_catalog
 from interlock.commons.tally import Tally, places_of
@@ -207,11 +207,10 @@ def kept_catalogs(home: Path) -> dict[str, KeptCatalog]:
 
 def _read_kept(path: Path) -> KeptCatalog:
     body = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path))
-    text, precision = body.get("catalog"), body.get("time_precision")
-    if set(body) != {"v", "catalog", "time_precision"} or not isinstance(text, str) or type(precision) is not int:
-        raise BadState("has other fields than a catalog and its time_precision", where=str(path))
+    values = typed(body, {"v": int, "catalog": str, "time_precision": int}, where=str(path))
     try:
-        kept = KeptCatalog(parse_catalog(text.encode("utf-8"), where=str(path)), precision)
+        catalog = parse_catalog(values["catalog"].encode("utf-8"), where=str(path))
+        kept = KeptCatalog(catalog, values["time_precision"])
     except (BadCatalog, ValueError) as e:
         raise BadState(f"is damaged ({e})", where=str(path), fix="agree to the catalog again") from None
     if kept.catalog.task != path.stem:
