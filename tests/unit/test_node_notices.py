@@ -239,6 +239,20 @@ def test_too_many_notices_are_turned_away_whoever_sends_them(scene: Scene, monke
     assert scene.monitor.notices.told().counts == {DIFFERS: 10}
 
 
+def test_long_notices_that_never_come_whole_keep_no_short_one_out(scene: Scene) -> None:
+    host, port = scene.url.removeprefix("http://").split(":")
+    head = f"POST /notices HTTP/1.1\r\nHost: {host}\r\nContent-Length: {MAX_NOTICE}\r\n\r\n".encode()
+    with contextlib.ExitStack() as held:
+        for _ in range(monitor_role.BODIES):
+            held.enter_context(socket.create_connection((host, int(port)))).sendall(head + b"x")
+        for _ in range(200):
+            if scene.post(b"x" * (monitor_role.SHORT + 1)).status_code == 429:
+                break
+        else:
+            raise AssertionError("the long ones are not inside")
+        assert parse_answer(scene.post(Notice(ORIGIN, 2, b"\x07" * 32).data).content) == DIFFERS
+
+
 @pytest.mark.parametrize(
     "url", ["http://monitor.example", "ftp://x", "https://", "monitor.example", "http://127.0.0.1.example", "http://[x"]
 )

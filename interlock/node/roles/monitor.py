@@ -35,7 +35,9 @@ log = logging.getLogger("interlock.monitor")
 LOOK_S: Final = 600  # how long a pass may take
 PER_SECOND: Final = 20  # notices, of all nodes together
 AT_ONCE: Final = 200  # before that counts
-BODIES: Final = 16  # that are on their way at a time
+BODIES: Final = 16  # that are on their way at a time, of the longest; and so many that are said to be short:
+SHORT_BODIES: Final = 256
+SHORT: Final = 64 * 1024  # bytes: all that an honest node posts, but for notes with very many signatures
 _STATUS: Final = {"bad-signature": 403, "not-found": 404}
 
 
@@ -58,13 +60,15 @@ def app(monitor: Monitor, clock: Clock, *, every_s: float) -> Starlette:
         return JSONResponse(body, status, headers={"Cache-Control": "no-store"})
 
     async def notices(request: Request) -> Response:
-        if not door.lets_in():
+        told = request.headers.get("content-length", "")
+        most = SHORT if told.isdecimal() and int(told[:18]) <= SHORT else MAX_NOTICE
+        if not door.lets_in(most):
             return PlainTextResponse("too many notices; come again later\n", 429, headers={"Retry-After": "60"})
         try:
-            body = await body_of(request, MAX_NOTICE)
+            body = await body_of(request, most)
             taken = await asyncio.to_thread(monitor.notices.take, body)
         finally:
-            door.inside -= 1
+            door.inside[most] -= 1
         if taken.alarm is not None:
             log.error("%s: %s: %s", taken.alarm.kind, taken.alarm.where, taken.alarm.what)
         return Response(answer_of(taken.result), media_type="application/json")
@@ -85,23 +89,26 @@ def told_body(told: Told) -> dict[str, object]:
 
 
 class _Door:
-    """Lets so many in a second, and so many be inside; it looks at nobody's face."""
+    """Lets so many in a second, and so many be inside; it looks at nobody's face.
+
+    Few long bodies that never come whole would otherwise be enough to keep every short one out.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._left = float(AT_ONCE)
         self._at = clock.now_us()
-        self.inside = 0
+        self.inside = {SHORT: 0, MAX_NOTICE: 0}
 
-    def lets_in(self) -> bool:
-        """Whether one more may come in now, which then is inside."""
+    def lets_in(self, most: int) -> bool:
+        """Whether one more with so long a body may come in now, which then is inside."""
         now = self._clock.now_us()
         self._left = min(AT_ONCE, self._left + max(0, now - self._at) * PER_SECOND / MICROSECONDS)
         self._at = now
-        if self._left < 1 or self.inside >= BODIES:
+        if self._left < 1 or self.inside[most] >= (SHORT_BODIES if most == SHORT else BODIES):
             return False
         self._left -= 1
-        self.inside += 1
+        self.inside[most] += 1
         return True
 
 
