@@ -14,6 +14,7 @@ from interlock.base.clock import MICROSECONDS
 from interlock.dap.batches import checksum_of, query_for, selector_for
 from interlock.dap.collector import BadCollection, BatchTooSmall, Pending
 from interlock.dap.drafts import DRAFTS, ReportError
+from interlock.dap.helper import Resource
 from interlock.dap.jobs import (
     AggregateShareReq,
     AggregationJobInitReq,
@@ -25,9 +26,8 @@ from interlock.dap.jobs import (
 )
 from interlock.dap.messages import LEADER_SELECTED, BatchId, Extension, Interval
 from interlock.dap.noise import Mechanism, Noise
-from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.problems import DapProblem, ProblemType, missing
 from interlock.dap.task import TaskRefused
-from interlock.dap.transport import Reply
 from tests.unit.dap_world import PRECISION, World, bits, lost, task, unreachable
 from tests.unit.test_dap_hostile import job_of
 
@@ -304,12 +304,17 @@ def test_a_query_for_the_next_batch_of_a_task_of_time_intervals_is_refused(tmp_p
     world.close()
 
 
-def test_a_batch_of_which_the_two_do_not_agree_is_told_and_the_others_are_had_first(world: World) -> None:
+def test_a_batch_of_which_the_two_do_not_agree_is_told_and_the_others_are_had_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(task_id: bytes, body: bytes) -> Resource:
+        raise missing("resource", task_id)
+
+    monkeypatch.setattr(world.helper, "process_repair", unknown)  # a helper of another make
     sent(world, *range(3))
     (named,) = AggregationJobInitReq.decode(world.post.sent[0][1]).extensions
     foreign = extended(job_of(world, world.report(bits(9))), named)  # as one that the leader gave up and forgot
     world.helper.process_aggregation_init(world.task.task_id, foreign)
-    world.post.after = lambda reply: Reply(404) if world.post.sent[-1][0].endswith("repairs") else reply
     sent(world, *range(3, 6))
     pending = world.collector.ask_next()
     assert isinstance(pending, Pending)
