@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -286,6 +287,23 @@ def test_the_command_counts_a_receipt_of_the_chain_once(
     assert follower("consent", "show", "--json") == EXIT_OK
     (row,) = json.loads(capsys.readouterr().out)["consents"]
     assert (row["purpose"], row["subject"], row["floor"]) == ("false-positives", "wrong-1", 3)
+
+
+def test_a_task_that_nobody_published_is_not_kept_beside_the_one_that_was_agreed_to(
+    follower: Follower, receipts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts by the same catalog, so the yes to the published one would be taken for a yes to it."""
+    (kept,) = kept_catalogs(follower.home).values()
+    config = dataclasses.replace(task_over(kept.catalog).config, min_batch_size=4)
+    other = task_of(config.encode(), demo=True)
+    path = follower.home.parent / "other.json"
+    path.write_bytes(dump_client_task(other))
+    before = sorted((follower.home / "tasks").iterdir())
+    capsys.readouterr()
+    assert follower("report", "init", str(path)) == EXIT_REFUSED
+    assert "is not the task wrong-1 that the commons published" in capsys.readouterr().err
+    assert sorted((follower.home / "tasks").iterdir()) == before
+    assert follower("report", "init", "wrong-1") == EXIT_OK
 
 
 def test_the_command_refuses_a_chain_that_was_tampered_with(

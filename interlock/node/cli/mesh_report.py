@@ -26,6 +26,7 @@ from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
 from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
 from interlock.node.roles import report, wrong
+from interlock.node.roles.taking import demand_published
 
 __all__ = ["build", "fp", "init", "ledger", "submit"]
 
@@ -36,6 +37,10 @@ def init(args: argparse.Namespace) -> int:
     """Keep a task's file, and say what it is; nothing is counted before a consent."""
     config = config_of(args)
     task = _task(args.file, config)
+    agreed = report.agreed_name(config.home, task)
+    if agreed:  # else it would be reported under a yes to another task, and nobody would have looked
+        subscriber = subscriber_of(config)
+        patiently(lambda: demand_published(subscriber, agreed, task))
     keep_task(config.home, task)
     length, how = task.config.time_precision, report.mechanism_of(task)
     print(f"task {task.task_id.hex()[:16]}: {task.shape.length} places, an epoch of {length} s, {how}")

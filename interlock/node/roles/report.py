@@ -55,6 +55,7 @@ __all__ = [
     "Sent",
     "Spending",
     "agree",
+    "agreed_name",
     "catalog_task",
     "close_epochs",
     "epochs_to_report",
@@ -236,6 +237,14 @@ def send_due(
     due = store.queued(task.task_id, None if at_once else clock.now_us())
     states = [_send(store, task, exchange, clock, row) for row in due if store.attempt(row)]
     return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
+
+
+def agreed_name(home: Path, task: Task) -> str:
+    """The commons' name of a task whose catalog this node says yes to; empty where it does not. Raises: BadState."""
+    kept = find_kept(home, task)
+    if kept is None or (kept.catalog.counts, kept.catalog.task) not in read_consents(home):
+        return ""
+    return kept.catalog.task
 
 
 def outgrown(home: Path, task: Task) -> list[str]:
