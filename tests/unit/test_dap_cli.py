@@ -7,15 +7,16 @@ import contextlib
 import json
 import os
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from interlock.base.clock import SystemClock
+from interlock.base.clock import ManualClock, SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-from interlock.base.files import replace
+from interlock.base.files import replace, stamped
 from interlock.commons.indicators import Catalog, build_catalog
 from interlock.commons.operators import Operator, Operators
 from interlock.commons.pins import init_node
@@ -24,7 +25,7 @@ from interlock.dap.drafts import DAP_19
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import Task, task_of
 from interlock.dap.taskfile import dump_client_task, dump_key, load_client_task
-from interlock.node.cli import mesh_dap_task, mesh_node
+from interlock.node.cli import mesh_dap, mesh_dap_task, mesh_node
 from interlock.node.cli.main import main
 from interlock.node.cli.task_rows import task_rows
 from interlock.node.setup import make_aggregator, write_settings
@@ -380,6 +381,34 @@ def test_a_file_of_reports_goes_out_with_a_token_each_and_what_is_refused_is_tol
     assert trial.submit("--file", path, "--json") == EXIT_REFUSED
     said = json.loads(capsys.readouterr().out)
     assert (said["stored"], sum(said["refused"].values())) == (2, 1)  # the third is initech's second
+
+
+def test_all_reports_of_one_command_are_of_one_epoch(
+    trial: Trial, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = trial.task.time_of(SystemClock().now_us()) - 20
+    clocks = (ManualClock(trial.task.start_us(epoch + n)) for n in range(10))
+    path = trial.folder / "late.txt"
+    path.write_text(f"{'1' * LENGTH}\n" * 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(mesh_dap, "SystemClock", lambda: next(clocks))
+        assert trial.submit("--file", path) == EXIT_OK
+    said = capsys.readouterr().out
+    named = int(said.rsplit(" ", 1)[1])
+    assert "3 of 3 reports are stored" in said
+    assert trial.collect("--first", named) == EXIT_OK
+    assert f"epoch {named} " in capsys.readouterr().out
+
+
+def test_a_trial_whose_port_is_taken_says_what_can_be_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sock = socket.create_server(("127.0.0.1", 0))
+    with sock:
+        port = sock.getsockname()[1]
+        replace(tmp_path / "trial.json", stamped("interlock-dap-trial", 1, {"leader": port, "helper": port}))
+        assert dap("pair", "--dir", tmp_path) == EXIT_USAGE
+    said = error(capsys)
+    assert f"127.0.0.1:{port}: is in use" in said
+    assert "make a new trial in another folder" in said
 
 
 def test_a_batch_is_collected_kept_and_the_same_again(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:

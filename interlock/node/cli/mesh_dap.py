@@ -53,15 +53,15 @@ class TooFewReports(InterlockError):
 
 
 def submit(args: argparse.Namespace) -> int:
-    """Shard, seal and send measurements, each as a report of its own, now."""
+    """Shard, seal and send measurements, each as a report of its own, all of the epoch in which the first one goes."""
     task = read_any(Path(args.task))
     if task.membership is not None:
         fix = "a member's node reports: interlock mesh report submit"
         raise TaskRefused("asks for proofs of membership, which no report by hand has", where=args.task, fix=fix)
     measurements = [*_measurements(args, task)]
     tokens = _tokens(args.token, len(measurements))
-    errors, begun = Counter[str](), time.monotonic()
-    for done, part in _sent(task, measurements, tokens):
+    errors, begun, now_us = Counter[str](), time.monotonic(), SystemClock().now_us()
+    for done, part in _sent(task, measurements, tokens, now_us):
         errors += part
         if time.monotonic() - begun > _SAY_AFTER_S:
             end = "\n" if done == len(measurements) else ""
@@ -70,7 +70,7 @@ def submit(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"format": "interlock-submitted", "v": 1, "stored": sent, "refused": dict(errors)}))
     else:
-        print(f"{sent} of {len(measurements)} reports are stored at the leader, in epoch {_now(task)}")
+        print(f"{sent} of {len(measurements)} reports are stored at the leader, in epoch {task.time_of(now_us)}")
         for reason, count in sorted(errors.items()):
             print(f"  {count} refused: {reason}{_WHY.get(reason, '')}")
     return EXIT_REFUSED if errors else EXIT_OK
@@ -130,7 +130,9 @@ def _tokens(given: str | None, reports: int) -> list[str]:
     return [secret_in(path) for path in files[:reports]]
 
 
-def _sent(task: Task, measurements: list[list[int]], tokens: list[str]) -> Iterator[tuple[int, Counter[str]]]:
+def _sent(
+    task: Task, measurements: list[list[int]], tokens: list[str], now_us: int
+) -> Iterator[tuple[int, Counter[str]]]:
     """Send in portions: how many went so far, and why some of a portion were refused.
 
     Raises: Unreachable, Malformed, DapProblem.
@@ -139,7 +141,7 @@ def _sent(task: Task, measurements: list[list[int]], tokens: list[str]) -> Itera
         configs = [fetch_config(keys, url) for url in (task.config.leader_url, task.config.helper_url)]
     vdaf, size = vdaf_of(task), _AT_ONCE if len(tokens) == 1 else 1
     for at in range(0, len(measurements), size):
-        part, now_us = measurements[at : at + size], SystemClock().now_us()
+        part = measurements[at : at + size]
         try:
             reports = [build_report(task, vdaf, m, *configs, now_us=now_us, rng=os.urandom) for m in part]
         except ValueError as e:  # it says what a measurement is, and not which it was

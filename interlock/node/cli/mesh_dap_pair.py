@@ -26,7 +26,7 @@ from interlock.dap.task import Task
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.mesh_dap_task import read_any, task_lines
 from interlock.node.demo.cast import Address, Cast
-from interlock.node.http import Listen, open_socket
+from interlock.node.http import Listen, PortInUse, open_socket
 from interlock.node.roles.tasks import Wanted, made_task, noise_of, take_on
 from interlock.node.service import alone_in, stop_event
 from interlock.node.setup import issue_token, make_aggregator, write_settings
@@ -96,7 +96,13 @@ def _again(root: Path) -> dict[str, Address]:
     for role, port in ports.items():
         if type(port) is not int or not 0 < port < 1 << 16:
             raise BadState("names no port", where=str(path), fix="make a new trial in another folder")
-        found[role] = _listening(port)
+        try:
+            found[role] = _listening(port)
+        except PortInUse as e:
+            for address in found.values():
+                address.sock.close()
+            fix = "stop what listens there: the trial's task names this address; or make a new trial in another folder"
+            raise PortInUse(e.what, where=e.where, fix=fix) from None
     return found
 
 
