@@ -107,12 +107,10 @@ def _builtin(name: str) -> Policy:
 
 
 def _mesh(name: str) -> tuple[Callable[[], Policy], Callable[[], object]]:
-    from interlock.base.errors import BadInput
     from interlock.commons import installed
+    from interlock.commons.rings import at_ring
 
-    pack, at, ring = name.removeprefix(_MESH).rpartition("@")
-    if not (pack and at and ring):
-        raise BadInput("is not a pack of the mesh", where=name, fix="write mesh:PACK@RING")
+    pack, ring = at_ring(name)
     home = _mesh_home()
     return (lambda: installed.load(home, pack, ring)), installed.Watch(home)
 

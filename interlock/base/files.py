@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from interlock.base.canonical import NotCanonical, json_object
-from interlock.base.errors import InterlockError
+from interlock.base.errors import BadInput, InterlockError
 
 if sys.platform != "win32":
     import fcntl
@@ -30,6 +30,7 @@ __all__ = [
     "Locked",
     "NewerFormat",
     "NotWritable",
+    "demand_new",
     "demand_private",
     "file_lock",
     "os_reason",
@@ -200,6 +201,12 @@ def unstamped(data: bytes, format_: str, newest: int, *, where: str) -> dict[str
             f"has version {v}, and this interlock reads up to {newest}", where=where, fix="upgrade interlock"
         )
     return body
+
+
+def demand_new(path: Path) -> None:
+    """Refuse to write over what is there. Raises: BadInput."""
+    if path.exists():
+        raise BadInput("is there already", where=str(path), fix="name a new file")
 
 
 def typed(value: object, fields: Mapping[str, type], *, where: str, fix: str = "") -> dict[str, Any]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from interlock.base.errors import BadInput
 from interlock.commons.grants import Ungranted
 from interlock.engine.decision import Verdict
 
-__all__ = ["ACTING", "RINGS", "capped", "known_ring"]
+__all__ = ["ACTING", "RINGS", "at_ring", "capped", "known_ring"]
 
 RINGS: Final = ("canary", "beta", "stable")
 ACTING: Final = "stable"  # the one ring where a rule may block and mask, if it is granted
@@ -25,6 +26,17 @@ def known_ring(ring: str) -> str:
     if ring not in RINGS:
         raise ValueError(f"{ring!r} is not a ring; there are {', '.join(RINGS)}")
     return ring
+
+
+def at_ring(text: str) -> tuple[str, str]:
+    """A pack and its ring, of PACK@RING or mesh:PACK@RING. Raises: BadInput."""
+    pack, _, ring = text.removeprefix("mesh:").rpartition("@")
+    if not pack:
+        raise BadInput("is not of the form mesh:PACK@RING", where=text)
+    try:
+        return pack, known_ring(ring)
+    except ValueError as e:
+        raise BadInput(str(e), where=text) from None
 
 
 def capped(verdict: Verdict, ring: str, *, granted: bool, ungranted: Ungranted = "escalate") -> Verdict:

@@ -1,7 +1,7 @@
 """Differential privacy of a task's sums: exact discrete noise, what a release costs, and the task's word on both.
 
     noise = Noise(Mechanism.GAUSSIAN, cost=Fraction(1, 2), budget=Fraction(8))
-    shape = shape_of(task.config)                      # how far one report can move the sums
+    shape = shape_of(config.vdaf_type, config.vdaf_configuration)  # how far one report can move the sums
     share = noise_share(shape, sample(noise, shape, rng))
 
 Each aggregator adds the full noise to its own share before the collector has it, so the guarantee holds against the

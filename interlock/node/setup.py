@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput
-from interlock.base.files import BadState, private_dir, replace
+from interlock.base.files import BadState, demand_new, private_dir, replace
 from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
@@ -208,8 +208,7 @@ def issue_token(directory: Path, table: str, name: str, out: Path, rng: Rng) -> 
     path = directory / TABLES[table]
     if path.exists() and name in token_hashes(path):
         raise BadInput("has a token already", where=f"{path}: {name}", fix="choose another name")
-    if out.exists():
-        raise BadInput("is there already", where=str(out), fix="name a new file")
+    demand_new(out)
     token = rng(32).hex()
     replace(out, token.encode("ascii"))
     add_token(path, name, token)

@@ -157,7 +157,7 @@ def test_another_commons_is_not_pinned_over_the_first(follower: Member, capsys: 
     ("words", "code", "says"),
     [
         (("subscribe", "mesh:other@stable"), EXIT_REFUSED, "is not published in ring stable"),
-        (("subscribe", "team@stable"), EXIT_USAGE, "not of the form mesh:PACK@RING"),
+        (("subscribe", "mesh:team"), EXIT_USAGE, "not of the form mesh:PACK@RING"),
         (("subscribe", "mesh:team@golden"), EXIT_USAGE, "'golden' is not a ring"),
         (("subscribe", "mesh:../up@stable"), EXIT_USAGE, "name is not of"),
         (("unsubscribe", "mesh:other@stable"), EXIT_USAGE, "is not followed here"),

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput, InterlockError
 from interlock.base.fetch import Unreachable
-from interlock.base.files import read_bounded, read_private, replace, stamped
+from interlock.base.files import demand_new, read_bounded, read_private, replace, stamped
 from interlock.commons.indicators import MAX_CATALOG, parse_catalog
 from interlock.dap.client import build_report, fetch_config, upload
 from interlock.dap.collector import Collected, Collector, Pending
@@ -80,8 +80,8 @@ def collect(args: argparse.Namespace) -> int:
     """Ask for a batch, wait until leader and helper have it, open it; the leader's next is taken once it was told."""
     task = read_any(Path(args.task))
     interval = _asked(args, task)
-    if args.out and Path(args.out).exists():
-        raise BadInput("is there already", where=args.out, fix="name a new file")
+    if args.out:
+        demand_new(Path(args.out))
     names = _names(args, task)
     exchange = HttpExchange(secret_in(Path(args.token)))
     with contextlib.closing(exchange):

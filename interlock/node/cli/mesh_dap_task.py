@@ -14,7 +14,7 @@ from typing import Final
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.fetch import fetcher_of
-from interlock.base.files import BadState, NewerFormat, read_bounded, replace
+from interlock.base.files import BadState, NewerFormat, demand_new, read_bounded, replace
 from interlock.commons.indicators import MAX_CATALOG, Catalog, parse_catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.statements import known_task
@@ -45,8 +45,8 @@ def create(args: argparse.Namespace) -> int:
     if not (args.out or args.dir):
         raise BadInput("are both missing", where="--out, --dir", fix="give the file to write, or the commons, or both")
     known_task(args.name, where=args.name)
-    if args.out and Path(args.out).exists():
-        raise BadInput("is there already", where=args.out, fix="name a new file")
+    if args.out:
+        demand_new(Path(args.out))
     task = made_task(_wanted(args), SystemClock().now_us())
     demand_apart(task, args.name)
     data = dump_client_task(task)
@@ -82,8 +82,7 @@ def show(args: argparse.Namespace) -> int:
     """What a task says; by name, as the commons published it, with its proof."""
     task, source = _found(args)
     if args.out:
-        if Path(args.out).exists():
-            raise BadInput("is there already", where=args.out, fix="name a new file")
+        demand_new(Path(args.out))
         replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
     rows = _released(args, task) if args.dir else None
     if args.json:
@@ -100,8 +99,7 @@ def show(args: argparse.Namespace) -> int:
 
 def taken(args: argparse.Namespace) -> int:
     """A task of others, from its configuration's bytes as any DAP party has them."""
-    if Path(args.out).exists():
-        raise BadInput("is there already", where=args.out, fix="name a new file")
+    demand_new(Path(args.out))
     task = task_from(read_bounded(Path(args.file), _LIMIT), demo=args.demo, draft=draft_of(args.draft))
     replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
     for line in (*task_lines(task), f"{args.out}: held against no commons"):

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.base.files import BadState, read_bounded, replace, unstamped
+from interlock.base.files import BadState, demand_new, read_bounded, replace, unstamped
 from interlock.commons.consensus import MAX_CONSENSUS, Statement, needed, parse_consensus, standing
 from interlock.commons.enrolment import parse_count
 from interlock.commons.indicators import (
@@ -55,8 +55,7 @@ def propose(args: argparse.Namespace) -> int:
     """Write a proposal, once a person has read what it reveals and to whom."""
     out = Path(args.out)
     data = build_proposal(args.kind, args.value)
-    if out.exists():
-        raise BadInput("is there already", where=str(out), fix="name a new file")
+    demand_new(out)
     value = indicated(args.kind, args.value)
     told = _REVEALS.format(what=f"the {_noun(args.kind)}", kind=args.kind, value=value)
     print(told, end="", file=sys.stderr if args.yes else sys.stdout)

@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
-from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.base.files import BadState, demand_new, private_dir, read_bounded, replace
 from interlock.commons.enrolment import parse_count
 from interlock.commons.memberfiles import demand_issuer_apart, member_file
 from interlock.commons.membership import TaskMembership
@@ -38,8 +38,7 @@ _INVITE_FORMAT: Final = "interlock-members"
 def invite(args: argparse.Namespace) -> int:
     """Make a code, in a private file; the issuer keeps its hash."""
     out = Path(args.out)
-    if out.exists():
-        raise BadInput("is there already", where=str(out), fix="name a new file")
+    demand_new(out)
     if not 1 <= args.days <= 365:
         raise BadInput("is from 1 to 365", where="--days")
     name = known_organisation(args.organisation, where="--organisation") if args.organisation else ""

@@ -16,10 +16,10 @@ from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.files import Locked, read_bounded
 from interlock.commons import installed
 from interlock.commons.differ import Changes
-from interlock.commons.live import Key, LiveRow, read_live, read_subscriptions
+from interlock.commons.live import LiveRow, read_live, read_subscriptions
 from interlock.commons.offline import age_us
 from interlock.commons.pins import init_node, read_pins
-from interlock.commons.rings import known_ring
+from interlock.commons.rings import at_ring
 from interlock.commons.subscribe import Subscriber, Update
 from interlock.commons.turns import mirrors_of
 from interlock.commons.windows import parse_window, shown_time
@@ -31,7 +31,6 @@ __all__ = [
     "diff",
     "grant",
     "init",
-    "key_of",
     "patiently",
     "pin",
     "rollback",
@@ -78,7 +77,7 @@ def init(args: argparse.Namespace) -> int:
 def subscribe(args: argparse.Namespace) -> int:
     """Follow packs, and bring them into force if all verify; otherwise none of the new subscriptions stays."""
     config = config_of(args)
-    keys = list(map(key_of, args.pack))
+    keys = list(map(at_ring, args.pack))
     window = None if args.window is None else parse_window(args.window)
     subscriber = subscriber_of(config)
     known = {row.key for row in read_subscriptions(config.home)}
@@ -101,7 +100,7 @@ def subscribe(args: argparse.Namespace) -> int:
 
 def unsubscribe(args: argparse.Namespace) -> int:
     """Follow a pack no more, and take it out of force."""
-    config, key = config_of(args), key_of(args.pack)
+    config, key = config_of(args), at_ring(args.pack)
     subscriber = subscriber_of(config)
     if key not in {row.key for row in read_subscriptions(config.home)} and key not in read_live(config.home).rows:
         raise BadInput("is not followed here", where=args.pack, fix="see interlock mesh status")
@@ -128,7 +127,7 @@ def diff(args: argparse.Namespace) -> int:
     """Say what taking the newest would change; nothing in force changes."""
     config = config_of(args)
     subscriber = subscriber_of(config)
-    keys = list(map(key_of, args.pack)) or [row.key for row in read_subscriptions(config.home)]
+    keys = list(map(at_ring, args.pack)) or [row.key for row in read_subscriptions(config.home)]
     if not keys:
         raise BadInput("follows nothing", where=str(config.home), fix="name a pack: interlock mesh diff mesh:PACK@RING")
     changes = [patiently(lambda key=key: subscriber.offered(*key)).changes for key in keys]  # type: ignore[misc]
@@ -143,7 +142,7 @@ def diff(args: argparse.Namespace) -> int:
 
 def pin(args: argparse.Namespace) -> int:
     """Stay at one version, or follow the newest again; the next update goes there."""
-    config, key = config_of(args), key_of(args.pack)
+    config, key = config_of(args), at_ring(args.pack)
     if args.clear == (args.version is not None):
         raise BadInput("needs VERSION, or --clear", where="interlock mesh pin")
     if args.version is not None and args.version < 1:
@@ -163,7 +162,7 @@ def pin(args: argparse.Namespace) -> int:
 
 def rollback(args: argparse.Namespace) -> int:
     """Return to the version before, which no update undoes until the pin is cleared."""
-    config, key = config_of(args), key_of(args.pack)
+    config, key = config_of(args), at_ring(args.pack)
     subscriber = subscriber_of(config)
     last, back = patiently(lambda: subscriber.rollback(*key))
     print(f"{args.pack} is ROLLED BACK from version {last.version} to {back.version}", file=sys.stderr)
@@ -175,7 +174,7 @@ def rollback(args: argparse.Namespace) -> int:
 def grant(args: argparse.Namespace) -> int:
     """Let rules of a pack act in full on this node, or take that back."""
     config = config_of(args)
-    pack, ring = key_of(args.pack)
+    pack, ring = at_ring(args.pack)
     rules = args.rules or None
     if args.revoke:
         _demand_granted(config, pack, args.rules)
@@ -226,18 +225,6 @@ def patiently(act: Callable[[], _T]) -> _T:
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
-
-
-def key_of(text: str) -> Key:
-    """A pack and its ring, of mesh:PACK@RING. Raises: BadInput."""
-    pack, at, ring = text.removeprefix("mesh:").rpartition("@")
-    if not (pack and at and text.startswith("mesh:")):
-        raise BadInput("is not of the form mesh:PACK@RING", where=text)
-    try:
-        known_ring(ring)
-    except ValueError as e:
-        raise BadInput(str(e), where=text) from None
-    return pack, ring
 
 
 def row_line(row: LiveRow, now_us: int) -> str:

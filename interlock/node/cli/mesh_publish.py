@@ -20,7 +20,7 @@ from interlock.commons.keyring import named_key
 from interlock.commons.pack import Pack, pack_from_policy, parse_pack
 from interlock.commons.publish import Publisher
 from interlock.commons.reviewers import Reviewer, Reviewers
-from interlock.commons.rings import RINGS
+from interlock.commons.rings import at_ring
 from interlock.commons.signers import RoleSigner, read_key
 from interlock.commons.steps import NeedsHolders
 from interlock.engine.policy.builtins import PREFIX, builtin
@@ -69,7 +69,7 @@ def pack(args: argparse.Namespace) -> int:
 
 def review(args: argparse.Namespace) -> int:
     """Log a reviewer's verdict."""
-    name, ring = _at_ring(args.pack)
+    name, ring = at_ring(args.pack)
     key = _key(args)
     assert key is not None, "argparse demands it"
     print(published_text(_publisher(args).review(name, ring, args.verdict, key, note=args.note)))
@@ -126,7 +126,7 @@ def reviewers(args: argparse.Namespace) -> int:
 
 def export(args: argparse.Namespace) -> int:
     """Write a .ilpack of what is out in a ring."""
-    name, ring = _at_ring(args.pack)
+    name, ring = at_ring(args.pack)
     config = serve_config(serve_settings(args), args.dir)
     version = _publisher(args).newest(name, ring)
     files.replace(Path(args.out), export_ilpack(config.directory / "public", name, version, ring), mode=_PUBLIC_FILE)
@@ -175,13 +175,6 @@ def _pack(args: argparse.Namespace) -> Pack:
     if data.startswith(b"{") and not said and b'"format":"interlock-pack"' in data:
         return parse_pack(data, where=name)
     return pack_from_policy(data, where=name, **said)
-
-
-def _at_ring(text: str) -> tuple[str, str]:
-    name, _, ring = text.removeprefix("mesh:").partition("@")
-    if ring not in RINGS:
-        raise BadInput(f"is not PACK@RING, with a ring of {', '.join(RINGS)}", where=text)
-    return name, ring
 
 
 def _at_version(text: str) -> tuple[str, int]:

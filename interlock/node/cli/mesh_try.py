@@ -19,12 +19,13 @@ from interlock.commons import stepback as steps
 from interlock.commons.eventlog import EventLog
 from interlock.commons.pack import MAX_PACK, BadPack, Pack, pack_from_policy, parse_pack
 from interlock.commons.pins import read_pins
+from interlock.commons.rings import at_ring
 from interlock.commons.stepback import StepBack, Thresholds
 from interlock.commons.trial import Tried, trial
 from interlock.engine.event import SensorEvent
 from interlock.interceptors.hooks.entry import guard_settings
 from interlock.native.evaluator import chosen_evaluator
-from interlock.node.cli.mesh_node import config_of, key_of, patiently, subscriber_of
+from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.config import MeshConfig
 from interlock.node.transcripts import Transcripts, transcript_files
 
@@ -115,7 +116,7 @@ def stepback(args: argparse.Namespace) -> int:
 def _decided(config: MeshConfig, args: argparse.Namespace) -> None:
     if args.pack is None or args.rule is None:
         raise BadInput("needs mesh:PACK@RING RULE", where=f"interlock mesh stepback {args.action}")
-    pack, _ = key_of(args.pack)
+    pack, _ = at_ring(args.pack)
     if args.action == "undo":
         steps.undo(config.home, pack, args.rule)
         print(f"{args.rule} of {pack} acts again")
@@ -149,7 +150,7 @@ def _step_lines(known: StepBack) -> Iterator[str]:
 def _pack(config: MeshConfig, text: str) -> Pack:
     """A pack of the commons, verified; or of a file. Raises: BadPack, BadState; as `Subscriber.offered`."""
     if text.startswith("mesh:"):
-        subscriber, key = subscriber_of(config), key_of(text)
+        subscriber, key = subscriber_of(config), at_ring(text)
         return patiently(lambda: subscriber.offered(*key)).pack
     data = read_bounded(Path(text), 4 * MAX_PACK)
     try:
