@@ -38,9 +38,9 @@ from interlock.commons.newest import Commons
 from interlock.commons.pins import Pins
 from interlock.commons.record_copies import RecordCopies
 from interlock.commons.updater import View
+from interlock.transparency.catchup import bundles, grown
 from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.follow import LogView, tile_loader
-from interlock.transparency.grow import bundles, grown
 from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
 from interlock.transparency.tiles import CHECKPOINT, Tile, TileBuilder, encode_bundle
 

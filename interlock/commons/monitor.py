@@ -42,9 +42,9 @@ from interlock.commons.pins import Pins
 from interlock.commons.served import MAX_SERVED, served_path
 from interlock.commons.speakers import Speakers
 from interlock.commons.updater import View, refreshed
+from interlock.transparency.catchup import bundles, grown
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.follow import LogView, SplitView, tile_loader
-from interlock.transparency.grow import bundles, grown
 from interlock.transparency.note import MAX_NOTE, encode_note, parse_note
 from interlock.transparency.policy import Checked
 from interlock.transparency.tiles import CHECKPOINT, WIDTH, TileBuilder

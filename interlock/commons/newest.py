@@ -33,10 +33,10 @@ from interlock.base.text import b64, is_sha256, unb64
 from interlock.commons.layout import snapshot_files
 from interlock.commons.logged import NotLogged
 from interlock.commons.updater import View, refreshed
+from interlock.transparency.catchup import bundles, grown
 from interlock.transparency.checkpoint import Checkpoint
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry, parse_entry
 from interlock.transparency.follow import LogView, tile_loader
-from interlock.transparency.grow import bundles, grown
 from interlock.transparency.merkle import HASH_SIZE, BadProof
 from interlock.transparency.policy import Checked, TlogPolicy, UnknownLog
 from interlock.transparency.proof import MAX_PROOF_FILE, parse_proof
