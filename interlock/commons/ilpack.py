@@ -14,7 +14,6 @@ the time at which witnesses cosigned its snapshot, and what came after that time
 
 from __future__ import annotations
 
-import datetime as _dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,6 @@ from typing import Final
 
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Targets  # type: ignore[attr-defined]
-from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
-from tuf.ngclient.config import EnvelopeType
 
 from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
@@ -48,6 +45,7 @@ from interlock.commons.promotion import NEEDS_PROMOTION, Promoted, demand_promot
 from interlock.commons.repository import Repository, metadata_files
 from interlock.commons.signers import key_texts
 from interlock.commons.speakers import Speakers, former_keys
+from interlock.commons.tufset import TrustedMetadataSet, judge_at, trust_in
 from interlock.transparency.entry import LogEntry, known_entry
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.policy import Checked, TlogPolicy
@@ -175,8 +173,8 @@ def _trusted(bundle: _Bundle, root: bytes, policy: TlogPolicy) -> tuple[TrustedM
     entry = known_entry(entry_data)
     cosigned_us = _cosigned_us(parse_proof(proof).verify(entry_data, policy))
     demand_holders(root)
-    trusted, trusted_root = TrustedMetadataSet(root, EnvelopeType.METADATA), root
-    trusted.reference_time = _dt.datetime.fromtimestamp(cosigned_us / MICROSECONDS, tz=_dt.UTC)
+    trusted, trusted_root = trust_in(root), root
+    judge_at(trusted, cosigned_us)
     if files.get(f"{trusted.root.version}.root.json", root) != root:
         raise BadIlpack("is another than the root that is trusted here", where=f"{trusted.root.version}.root.json")
     while (name := f"{trusted.root.version + 1}.root.json") in files:

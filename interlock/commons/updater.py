@@ -12,7 +12,6 @@ the floor below which nothing may fall. A poll that is cut short leaves the stat
 from __future__ import annotations
 
 import contextlib
-import datetime as _dt
 import os
 import shutil
 import tempfile
@@ -27,7 +26,6 @@ from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 from tuf.ngclient.updater import Updater
 
-from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import Fetcher, NotFound, TooLarge
 from interlock.base.files import (
@@ -45,6 +43,7 @@ from interlock.base.files import (
 from interlock.commons.holders import CeremonyRefused, demand_holders, demand_targets
 from interlock.commons.layout import MAX_ROOT
 from interlock.commons.pack import sha256_hex
+from interlock.commons.tufset import judge_at, trusted_by
 from interlock.commons.view import MetadataRefused, Stale, View, log_policy_of, translated
 
 __all__ = [
@@ -199,8 +198,7 @@ def _refresh(staging: Path, held: Path, fetcher: Fetcher, bootstrap: bytes, now_
             config=UpdaterConfig(max_root_rotations=64, root_max_length=MAX_ROOT),
             bootstrap=bootstrap,
         )
-        # python-tuf reads the wall clock once, here; the time is our argument (specification 5.1: one for all).
-        updater._trusted_set.reference_time = _dt.datetime.fromtimestamp(now_us / MICROSECONDS, tz=_dt.UTC)
+        judge_at(trusted_by(updater), now_us)
         updater.refresh()
         if holders:
             _demand_targets_holders(staging)

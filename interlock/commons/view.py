@@ -26,6 +26,7 @@ from interlock.commons.layout import DELEGATIONS, LOG_POLICY_FIELD
 from interlock.commons.pack import sha256_hex
 from interlock.commons.signers import key_texts
 from interlock.commons.speakers import Speakers, former_keys
+from interlock.commons.tufset import load_delegated, trusted_by
 from interlock.transparency.follow import Rollback
 
 __all__ = ["MetadataRefused", "Stale", "View", "log_policy_of", "translated"]
@@ -61,7 +62,7 @@ class View:
         self._updater = updater
         self._dir = directory
         self._held = held
-        trusted = updater._trusted_set
+        self._trusted = trusted = trusted_by(updater)
         self.root_version = trusted.root.version
         self.log_policy = log_policy_of(trusted.root)
         self.timestamp_version = trusted.timestamp.version
@@ -84,11 +85,11 @@ class View:
 
     def _is_nowhere(self, path: str) -> bool:
         """Whether a path belongs in a ring's own file, and is not there: python-tuf would read one of its bins too."""
-        top = self._updater._trusted_set.targets
+        top = self._trusted.targets
         if top.delegations is None or path in top.targets:
             return False
         for role, terminating in top.delegations.get_roles_for_target(path):
-            ring = self._updater._load_targets(role, "targets")
+            ring = load_delegated(self._updater, role, "targets")
             if path in ring.targets or bin_of(ring, path) or not bin_versions(ring):
                 return False
             if terminating:
@@ -97,10 +98,9 @@ class View:
 
     def keys_of(self, role: str) -> frozenset[str]:
         """The keys that speak for a role, in their text form; none for a role that is not there."""
-        trusted = self._updater._trusted_set
-        if role in trusted.root.roles:
-            return key_texts(trusted.root.keys, trusted.root.roles[role].keyids)
-        top = trusted.targets.delegations
+        if role in self._trusted.root.roles:
+            return key_texts(self._trusted.root.keys, self._trusted.root.roles[role].keyids)
+        top = self._trusted.targets.delegations
         if top is None or top.roles is None or role not in top.roles:
             return frozenset()
         return key_texts(top.keys, top.roles[role].keyids)
@@ -110,11 +110,10 @@ class View:
 
         Raises: as `target`.
         """
-        trusted = self._updater._trusted_set
-        if role in DELEGATIONS and role not in trusted:
+        if role in DELEGATIONS and role not in self._trusted:
             with translated("metadata"):
-                self._updater._load_targets(role, "targets")
-        signed = trusted.snapshot if role == "snapshot" else trusted.get(role)
+                load_delegated(self._updater, role, "targets")
+        signed = self._trusted.snapshot if role == "snapshot" else self._trusted.get(role)
         return Speakers(self.keys_of(role), former_keys(signed))
 
     def speakers_of(self, path: str) -> Speakers:
@@ -122,15 +121,14 @@ class View:
 
         Bins speak with their ring's keys; for `targets`, whose holders are people, the snapshot's key logs.
         """
-        top = self._updater._trusted_set.targets
+        top = self._trusted.targets
         if path in top.targets or top.delegations is None:
             return self.speakers("snapshot")
         roles = [role for role, _ in top.delegations.get_roles_for_target(path)]
         return self.speakers(next((role for role in roles if self._names(role, path)), ""))
 
     def _names(self, role: str, path: str) -> bool:
-        trusted = self._updater._trusted_set
-        signed = trusted.get(role)
+        signed = self._trusted.get(role)
         if not isinstance(signed, Targets):
             return False
         inner = signed.delegations
@@ -144,13 +142,12 @@ class View:
                 self._updater.get_targetinfo(patterns[0].replace("*", "-"))
             for ring, names in self._bins().items():
                 for name in names:
-                    self._updater._load_targets(name, ring)
-        trusted = self._updater._trusted_set
+                    load_delegated(self._updater, name, ring)
         files = {p.name: p.read_bytes() for p in (self._dir / "root_history").glob("*.root.json")}
         bins = [name for names in self._bins().values() for name in names]
         for role in ("snapshot", "targets", *DELEGATIONS, *bins):
-            if role in trusted:
-                files[f"{trusted[role].version}.{role}.json"] = (self._dir / f"{role}.json").read_bytes()
+            if role in self._trusted:
+                files[f"{self._trusted[role].version}.{role}.json"] = (self._dir / f"{role}.json").read_bytes()
         files["timestamp.json"] = (self._dir / "timestamp.json").read_bytes()
         return files
 
@@ -173,7 +170,7 @@ class View:
         """The hash bins of each ring that was read and has them."""
         found: dict[str, list[str]] = {}
         for role in DELEGATIONS:
-            signed = self._updater._trusted_set.get(role)
+            signed = self._trusted.get(role)
             inner = signed.delegations if isinstance(signed, Targets) else None
             if inner is not None and inner.succinct_roles is not None:
                 found[role] = list(inner.succinct_roles.get_roles())
@@ -181,9 +178,8 @@ class View:
 
     def _named(self) -> list[str]:
         """Every path that any role names."""
-        trusted = self._updater._trusted_set
         bins = [name for names in self._bins().values() for name in names]
-        roles = [trusted.get(role) for role in ("targets", *DELEGATIONS, *bins)]
+        roles = [self._trusted.get(role) for role in ("targets", *DELEGATIONS, *bins)]
         return sorted({path for signed in roles if isinstance(signed, Targets) for path in signed.targets})
 
     def _small(self, info: TargetFile) -> bytes:
