@@ -38,6 +38,7 @@ __all__ = [
     "build_member_keys",
     "certificate_message",
     "demand_member",
+    "demand_sender",
     "parse_member_keys",
     "token_message",
 ]
@@ -56,6 +57,7 @@ _TOKEN: Final = b"interlock/member-token/v1\n"
 _CERTIFICATE: Final = b"interlock/member-certificate/v1\n"
 _PROOF: Final = b"interlock/member-proof/v1\n"
 _ID: Final = b"interlock/member-report-id/v1\n"
+_ASKED: Final = b"interlock/member-question/v1\n"
 _KEYS: Final = Kind(
     "interlock-member-keys",
     "issuer",
@@ -200,6 +202,25 @@ class MembershipProof:
         signature = self.signer.sign(_shown(task_id, self.report_id, time, public_share))
         return self.credential + signature
 
+    @property
+    def possession(self) -> bytes:
+        """What shows that a report is one's own, to ask what became of it; good for nothing else."""
+        return self.credential + self.signer.sign(_asked(self.task_id, self.report_id))
+
+
+def demand_sender(task_id: bytes, report_id: bytes, proof: bytes) -> None:
+    """Check that whoever asks about a report holds the key that it was shown with. Raises: NotMember.
+
+    The id is a hash of the credential, and a report of that id was let in with it; so its issuer need not be asked.
+    """
+    try:
+        credential, _, public, _, shown = decode(proof, _parts, "proof of possession")
+        if _report_id(credential) != report_id:
+            raise NotMember("report id is not that of its credential")
+        Ed25519Verifier(public).verify(_asked(task_id, report_id), shown)
+    except (Malformed, BadSignature, BadKey) as e:
+        raise NotMember(f"proof of possession does not hold ({e.what})") from None
+
 
 def demand_member(
     keys: MemberKeys, rsa: BlindRsa, *, task_id: bytes, report_id: bytes, time: int, public_share: bytes, proof: bytes
@@ -236,3 +257,7 @@ def _report_id(credential: bytes) -> bytes:
 def _shown(task_id: bytes, report_id: bytes, time: int, public_share: bytes) -> bytes:
     w = Writer().raw(_PROOF).fixed(task_id, _TASK_ID).fixed(report_id, _REPORT_ID)
     return w.u64(time).opaque32(public_share).done()
+
+
+def _asked(task_id: bytes, report_id: bytes) -> bytes:
+    return Writer().raw(_ASKED).fixed(task_id, _TASK_ID).fixed(report_id, _REPORT_ID).done()

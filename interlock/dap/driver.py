@@ -284,19 +284,21 @@ class Driver:
     def _commit(self, task: Task, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> None:
         outs: list[OutShare] = []
         rejected: dict[bytes, ReportError] = {}
+        by_helper = {r.report_id: r.error for r in answer.responses if r.error is not None}
         for response in answer.responses:
+            if response.report_id in by_helper:
+                continue
             bucket, state = job.states[response.report_id]
             try:
                 share = self._finished(task, state, response)
                 outs.append(OutShare(response.report_id, bucket, share, job.batch))
             except ReportRejected as e:
                 rejected[response.report_id] = e.error
-        self._storage.finish_job(task.task_id, lease.token, outs, rejected, self._vdaf(task).aggregate)
+        fold = self._vdaf(task).aggregate
+        self._storage.finish_job(task.task_id, lease.token, outs, rejected, fold, by_helper=by_helper)
 
     def _finished(self, task: Task, state: bytes, response: VerifyResp) -> bytes:
         """The leader's output share of a report. Raises: ReportRejected."""
-        if response.error is not None:
-            raise ReportRejected(response.error, "the helper turned the report down")
         try:
             return leader_continued(self._vdaf(task), task.context, state, response.payload).out_share
         except VdafError as e:

@@ -22,14 +22,15 @@ from typing import Final
 from interlock.base.clock import Clock
 from interlock.dap.batches import check_collection
 from interlock.dap.drafts import ReportError
+from interlock.dap.fates import Fate, FateReq, FateResp, Question, Standing
 from interlock.dap.helper import Resource, task_of_id
 from interlock.dap.jobs import CollectionJobReq
-from interlock.dap.membership import Admit, admit_all
+from interlock.dap.membership import Admit, Owner, admit_all, owned_by_none
 from interlock.dap.messages import Report, UploadErrors, UploadRequest
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
 from interlock.dap.shares import KeyRing, ReportRejected, demand_timely
 from interlock.dap.storage import Accepted, CollectionJob, CollectionState, LeaderStorage, NewReport
-from interlock.dap.task import AggregatorTask
+from interlock.dap.task import AggregatorTask, Task
 
 __all__ = ["COLLECTION_JOB", "Leader"]
 
@@ -63,12 +64,14 @@ class Leader:
         clock: Clock,
         *,
         admit: Admit = admit_all,
+        owner: Owner = owned_by_none,
     ) -> None:
         self._tasks = tasks
         self._keys = keys
         self._storage = storage
         self._clock = clock
         self._admit = admit
+        self._owner = owner
 
     def hpke_configs(self) -> bytes:
         return self._keys.configs.encode()
@@ -102,6 +105,22 @@ class Leader:
         ]
         return UploadErrors(tuple(errors)).encode(draft)
 
+    def process_fates(self, task_id: bytes, body: bytes, member: str | None = None) -> bytes:
+        """FateReq -> FateResp; of a report that is not the asker's as of one that never was."""
+        held = task_of_id(self._tasks, task_id)
+        questions = decoded(FateReq.decode, body, task_id).questions
+        known = self._storage.fates(task_id, [question.report_id for question in questions])
+        horizon = self._storage.horizon(task_id)
+        fates: list[Fate] = []
+        for question in questions:
+            found = known.get(question.report_id)
+            if found is not None and self._owns(held.task, question, found.member, member):
+                fates.append(found.fate)
+            else:
+                standing = Standing.FORGOTTEN if question.time < horizon else Standing.UNKNOWN
+                fates.append(Fate(question.report_id, standing))
+        return FateResp(tuple(fates)).encode()
+
     def process_collection_init(self, task_id: bytes, body: bytes) -> Resource:
         """CollectionJobReq -> CollectionJobResp, once the driver has made it."""
         held = task_of_id(self._tasks, task_id)
@@ -133,6 +152,15 @@ class Leader:
             return
         problem, what = ProblemType.INVALID_BATCH_SIZE.value, "the collector gave the job up"
         self._storage.fail_collection(task_id, job_id, CollectionState.PENDING, problem, what)
+
+    def _owns(self, task: Task, question: Question, sender: str | None, member: str | None) -> bool:
+        if task.membership is None:
+            return member is not None and member == sender
+        try:
+            self._owner(task, question.report_id, question.proof)
+        except ReportRejected:
+            return False
+        return True
 
     def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:
         """Why a report is turned down before it is stored.

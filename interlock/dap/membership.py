@@ -15,11 +15,13 @@ from interlock.dap.messages import MEMBERSHIP, Extension, ReportMetadata
 from interlock.dap.shares import ReportRejected
 from interlock.dap.task import Task, TaskRefused
 
-__all__ = ["Admit", "NotAdmitted", "ReportProof", "admit_all", "proof_in", "with_proof"]
+__all__ = ["Admit", "NotAdmitted", "Owner", "ReportProof", "admit_all", "owned_by_none", "proof_in", "with_proof"]
 
 # Task, metadata and public share of a report that opened. Raises: NotAdmitted, to turn it down for good; any other
 # InterlockError says that it cannot be told now, and the request is to be made again.
 Admit = Callable[[Task, ReportMetadata, bytes], None]
+# Task, report id, and what shows that whoever asks about a report sent it. Raises: NotAdmitted.
+Owner = Callable[[Task, bytes, bytes], None]
 
 
 class NotAdmitted(ReportRejected):
@@ -36,6 +38,10 @@ class ReportProof(Protocol):
     def report_id(self) -> bytes:
         """The 16 bytes that this proof makes the report's id."""
 
+    @property
+    def possession(self) -> bytes:
+        """What shows, later and to the leader alone, that a report of this id is one's own; for an Owner to check."""
+
     def extension(self, task_id: bytes, time: int, public_share: bytes) -> bytes:
         """The proof for one report. Raises: ValueError, for a report of another task or epoch."""
 
@@ -44,6 +50,11 @@ def admit_all(task: Task, metadata: ReportMetadata, public_share: bytes) -> None
     """Ask for nothing beyond the bearer token. Raises: TaskRefused, for a task that demands proofs."""
     if task.membership is not None:
         raise TaskRefused("asks for proofs of membership, and none can be checked here", fix="give it a commons")
+
+
+def owned_by_none(task: Task, report_id: bytes, proof: bytes) -> None:
+    """Where no proof of possession can be checked. Raises: NotAdmitted."""
+    raise NotAdmitted("no proof that a report is one's own can be checked here")
 
 
 def proof_in(metadata: ReportMetadata) -> bytes:

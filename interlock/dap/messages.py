@@ -78,7 +78,8 @@ MEDIA_TYPES: Final = frozenset(
         "aggregate-share",
     }
 )
-_OWN_MESSAGES: Final = frozenset({"repair-req", "repair-resp"})  # beside DAP's, under a media type of our own
+# beside DAP's, under a media type of our own
+_OWN_MESSAGES: Final = frozenset({"repair-req", "repair-resp", "fate-req", "fate-resp"})
 _DAP: Final = "application/ppm-dap"
 _OWN: Final = "application/vnd.interlock.dap"
 

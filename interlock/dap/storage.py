@@ -30,21 +30,25 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError
+from interlock.dap.fates import Fate
 from interlock.dap.messages import Interval
 from interlock.dap.repair import JobPart, Repair
 
 __all__ = [
     "LONGEST",
+    "NOTHING",
     "Accepted",
     "CollectionJob",
     "CollectionState",
     "Fold",
     "HelperStorage",
     "JobOrder",
+    "KnownReport",
     "LeaderStorage",
     "Lease",
     "LeasedJob",
@@ -55,6 +59,7 @@ __all__ = [
 ]
 
 LONGEST: Final = 5  # how often a lease is doubled
+NOTHING: Final[Mapping[bytes, ReportError]] = MappingProxyType({})
 Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket, or aggregate shares -> one aggregate share
 
 
@@ -86,6 +91,14 @@ class NewReport:
     time: int
     body: bytes = field(repr=False)
     member: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownReport:
+    """What became of a report, and the member that sent it, where one is known."""
+
+    fate: Fate
+    member: str | None
 
 
 @dataclass(frozen=True)
@@ -228,6 +241,12 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
 
     def add_reports(self, task_id: bytes, reports: Sequence[NewReport], now_us: int) -> list[Accepted]: ...
 
+    def fates(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, KnownReport]:
+        """What became of reports; of one that is not known, or not any more, nothing."""
+
+    def horizon(self, task_id: bytes) -> int:
+        """The bucket below which no report is taken, and what was taken may be forgotten."""
+
     def waiting_reports(self, task_id: bytes, limit: int) -> list[bytes]:
         """Encoded reports that are in no job yet, oldest first; for tests and for whoever looks."""
 
@@ -262,9 +281,16 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
         """
 
     def finish_job(
-        self, task_id: bytes, token: bytes, outs: Sequence[OutShare], rejected: Mapping[bytes, ReportError], fold: Fold
+        self,
+        task_id: bytes,
+        token: bytes,
+        outs: Sequence[OutShare],
+        rejected: Mapping[bytes, ReportError],
+        fold: Fold,
+        *,
+        by_helper: Mapping[bytes, ReportError] = NOTHING,
     ) -> bool:
-        """Commit a begun job's output shares; False where it is not ours any more."""
+        """Commit a begun job's output shares, and turn reports down; False where the job is not ours any more."""
 
     def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool: ...
 

@@ -22,7 +22,7 @@ from interlock.dap.helper import Helper, Resource
 from interlock.dap.hpke import X25519, Kem
 from interlock.dap.jobs import ReportShare
 from interlock.dap.leader import Leader
-from interlock.dap.membership import Admit, ReportProof, admit_all
+from interlock.dap.membership import Admit, Owner, ReportProof, admit_all, owned_by_none
 from interlock.dap.messages import TIME_INTERVAL, Interval, Report, UploadErrors, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.noise import Noise
@@ -147,6 +147,7 @@ class World:
         *,
         least: int = 3,
         admit: Admit = admit_all,
+        owner: Owner = owned_by_none,
         job_size: int = 100,
         membership: bytes | None = None,
         kem: Kem = X25519,
@@ -166,6 +167,7 @@ class World:
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)
         self.held = AggregatorTask(self.task, verify_key, self.collector_key.config)
         self._admit = admit
+        self._owner = owner
         self._job_size = job_size
         self.start()
 
@@ -176,7 +178,9 @@ class World:
         names = ("leader", "helper") if self.task.noise else ()
         self.budgets = [BudgetStore(self.folder / f"{name}-budget.db") for name in names]
         releases: list[Release] = [NoisyRelease(vdaf_of, b, self.clock, secrets.token_bytes) for b in self.budgets]
-        self.leader = Leader(tasks, KeyRing([self.leader_key]), self.leader_store, self.clock, admit=self._admit)
+        self.leader = Leader(
+            *(tasks, KeyRing([self.leader_key]), self.leader_store, self.clock), admit=self._admit, owner=self._owner
+        )
         self.helper = Helper(
             tasks,
             KeyRing([self.helper_key]),

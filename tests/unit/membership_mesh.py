@@ -17,7 +17,7 @@ from interlock.dap.messages import Extension, InputShareAad, PlaintextInputShare
 from interlock.dap.shares import KeyRing, seal_input_share
 from interlock.dap.task import Task
 from interlock.dap.vdaf.ping_pong import leader_initialized
-from interlock.node.roles.admission import Admission
+from interlock.node.roles.admission import Admission, demand_owner
 from tests.unit.dap_world import VDAF, World, bits
 from tests.unit.membership_world import IssuerWorld, Organisation, membership
 
@@ -31,7 +31,7 @@ class Mesh:
         self.clock = ManualClock()
         self.issuer = IssuerWorld(folder, self.clock)
         self.fetched: list[int] = []
-        self.world = World(folder, admit=self.admission(), membership=membership(backend))
+        self.world = World(folder, admit=self.admission(), owner=demand_owner, membership=membership(backend))
         self.world.clock = self.clock
         self.world.restart()
         self.epoch = self.world.task.time_of(self.clock.now_us())

@@ -73,6 +73,9 @@ class Line:
             side = self.world.leader if url.startswith("https://leader.test/") else self.world.helper
             return Reply(200, media("hpke-config-list"), side.hpke_configs())
         self.before()
+        if url.endswith("fates"):
+            found = self.world.leader.process_fates(self.world.task.task_id, body, self.member)
+            return self.after(Reply(200, media("fate-resp"), found))
         self.uploads.append(body)
         answer = self.world.leader.process_upload(self.world.task.task_id, body, self.member)
         return self.after(Reply(200, media("upload-errors") if answer else "", answer))

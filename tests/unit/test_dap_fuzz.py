@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
-from interlock.dap import jobs, messages, repair
+from interlock.dap import fates, jobs, messages, repair
 from interlock.dap.drafts import DRAFTS, Draft
 from interlock.dap.problems import problem_type
 from interlock.dap.shares import new_key
@@ -45,7 +45,7 @@ GOLDEN: Final = _golden()
 
 def decoded(message: str, draft: Draft, data: bytes) -> bytes:
     """A message, decoded and encoded again. Raises: Malformed."""
-    kind: Any = next(getattr(module, message) for module in (messages, jobs, repair) if hasattr(module, message))
+    kind: Any = next(getattr(module, message) for module in (messages, jobs, repair, fates) if hasattr(module, message))
     if message in ("UploadErrors", "AggregationJobResp"):
         again: bytes = kind.decode(data, draft).encode(draft)
     else:

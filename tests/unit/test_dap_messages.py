@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.base.codec import Malformed
-from interlock.dap import jobs, messages, repair
+from interlock.dap import fates, jobs, messages, repair
 from interlock.dap.drafts import DAP_18, ReportError, Role
 from interlock.dap.problems import DapProblem, ProblemType, from_b64url, problem_type, to_b64url
 
@@ -40,6 +40,20 @@ responses = st.one_of(
 )
 job_parts = st.lists(st.builds(repair.JobPart, report_ids, st.integers(1, 2**63 - 1), digests), max_size=3).map(
     lambda parts: tuple({part.job_id: part for part in sorted(parts, key=lambda p: p.job_id)}.values())
+)
+questions = st.builds(fates.Question, report_ids, u64, any_bytes)
+standings = st.sampled_from([s for s in fates.Standing if s is not fates.Standing.REJECTED])
+ends = st.one_of(
+    st.builds(fates.Fate, report_ids, standings),
+    st.builds(fates.Fate, report_ids, st.just(fates.Standing.REJECTED), st.sampled_from(ReportError)),
+    st.builds(
+        fates.Fate,
+        report_ids,
+        st.just(fates.Standing.REJECTED),
+        st.sampled_from(ReportError),
+        st.sampled_from([Role.LEADER, Role.HELPER]),
+        st.sampled_from(fates.Step),
+    ),
 )
 job_requests = st.builds(jobs.CollectionJobReq, st.builds(jobs.Query, u8, any_bytes), any_bytes, extensions)
 
@@ -88,6 +102,12 @@ EVERY: dict[type, st.SearchStrategy[Any]] = {
         repair.RepairReq, job_requests, st.builds(jobs.BatchSelector, u8, any_bytes), job_parts
     ),
     repair.RepairResp: st.builds(repair.RepairResp, job_parts),
+    fates.Question: questions,
+    fates.Fate: ends,
+    fates.FateReq: st.builds(
+        fates.FateReq, st.lists(questions, max_size=3, unique_by=lambda q: q.report_id).map(tuple)
+    ),
+    fates.FateResp: st.builds(fates.FateResp, st.lists(ends, max_size=3).map(tuple)),
 }
 kinds = pytest.mark.parametrize("kind", list(EVERY), ids=lambda k: k.__name__)
 
@@ -132,7 +152,7 @@ def test_every_message_of_the_modules_is_in_this_test() -> None:
         named = {getattr(module, n) for n in module.__all__}
         return {c for c in named if isinstance(c, type) and hasattr(c, "decode")}
 
-    assert public(messages) | public(jobs) | public(repair) == set(EVERY) | {messages.Message}
+    assert public(messages) | public(jobs) | public(repair) | public(fates) == set(EVERY) | {messages.Message}
 
 
 def test_a_report_has_the_layout_of_the_draft() -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from interlock.dap import jobs, messages, repair
-from interlock.dap.drafts import DAP_18, DAP_19, DRAFTS, Draft, ReportError
+from interlock.dap import fates, jobs, messages, repair
+from interlock.dap.drafts import DAP_18, DAP_19, DRAFTS, Draft, ReportError, Role
 from interlock.dap.messages import (
     LEADER_SELECTED,
     TIME_INTERVAL,
@@ -53,6 +53,15 @@ _TASK: Final = messages.TaskConfiguration(
     vdaf_type=3,
     vdaf_configuration=messages.SumVecConfig(16, 1, 4).encode(),
     extensions=(Extension(1, Interval(472_222, 100).encode()),),
+)
+
+_FATES: Final = (
+    *(fates.Fate(_IDS[0], standing) for standing in fates.Standing if standing is not fates.Standing.REJECTED),
+    fates.Fate(_IDS[1], fates.Standing.REJECTED, ReportError.REPORT_REPLAYED),
+    *(
+        fates.Fate(_IDS[2], fates.Standing.REJECTED, ReportError.VDAF_VERIFY_ERROR, side, step)
+        for side, step in zip((Role.HELPER, Role.LEADER, Role.LEADER), fates.Step, strict=True)
+    ),
 )
 
 # message -> its values; those that do not hang on the draft
@@ -110,6 +119,10 @@ VALUES: Final[dict[str, list[Any]]] = {
         repair.RepairReq(jobs.CollectionJobReq(jobs.Query(2, b"")), jobs.BatchSelector(2, _ENC), _PARTS[:1]),
     ],
     "RepairResp": [repair.RepairResp(()), repair.RepairResp(_PARTS)],
+    "Question": [fates.Question(_IDS[0], 472_222), fates.Question(_IDS[1], 2**64 - 1, b"a proof")],
+    "Fate": [*_FATES],
+    "FateReq": [fates.FateReq(()), fates.FateReq(tuple(fates.Question(i, 472_222, b"a proof") for i in _IDS))],
+    "FateResp": [fates.FateResp(()), fates.FateResp(_FATES)],
 }
 # by draft: those that hold numbers of report errors, and the configuration
 BY_DRAFT: Final[dict[str, Callable[[Draft], list[Any]]]] = {
@@ -153,6 +166,21 @@ BAD: Final[dict[str, list[Bad]]] = {
         ("jobs in another order", repair.RepairResp(_PARTS[::-1]).encode()),
         ("a job twice", repair.RepairResp((_PART, _PART)).encode()),
     ],
+    "Fate": [
+        ("a standing that there is not", _IDS[0] + b"\x07\x00\x00\x00"),
+        ("an error of none that was rejected", _IDS[0] + b"\x01\x0ereport_dropped\x00\x00"),
+        ("one that was rejected without an error", _IDS[0] + b"\x05\x00\x00\x00"),
+        ("an error that there is not", _IDS[0] + b"\x05\x01?\x00\x00"),
+        ("the side of a collector", _IDS[0] + b"\x05\x0ereport_dropped\x01\x01"),
+        ("a side without a step", _IDS[0] + b"\x05\x0ereport_dropped\x02\x00"),
+        ("a step that there is not", _IDS[0] + b"\x05\x0ereport_dropped\x02\x04"),
+    ],
+    "FateReq": [
+        ("a version that there is not", b"\x02"),
+        ("a report twice", fates.FateReq((fates.Question(_IDS[0], 1), fates.Question(_IDS[0], 2))).encode()),
+        ("a hundred and one", fates.FateReq(tuple(fates.Question(bytes([i]) * 16, 1) for i in range(101))).encode()),
+    ],
+    "FateResp": [("a version that there is not", b"\x02")],
 }
 
 

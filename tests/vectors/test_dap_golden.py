@@ -12,7 +12,7 @@ import pytest
 
 from interlock.base.clock import ManualClock
 from interlock.base.codec import Malformed
-from interlock.dap import jobs, messages, repair
+from interlock.dap import fates, jobs, messages, repair
 from interlock.dap.backend import VdafBackend, VdafError
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import DAP_18, DRAFTS, Draft, ReportError, Role
@@ -48,13 +48,15 @@ def test_every_file_is_what_the_program_writes_and_no_file_is_beside_them() -> N
 
 
 def test_every_message_of_dap_has_its_vectors() -> None:
-    public = {n for module in (messages, jobs, repair) for n in module.__all__ if hasattr(getattr(module, n), "decode")}
+    public = {
+        n for module in (messages, jobs, repair, fates) for n in module.__all__ if hasattr(getattr(module, n), "decode")
+    }
     inner = {"Message", "VerifyResp"}  # the common face, and a part that only its whole can encode
     assert {read(name)["message"] for name in MESSAGES} == public - inner
 
 
 def decoder(message: str, draft: Draft) -> Callable[[bytes], Any]:
-    kind = next(getattr(module, message) for module in (messages, jobs, repair) if hasattr(module, message))
+    kind = next(getattr(module, message) for module in (messages, jobs, repair, fates) if hasattr(module, message))
     if message in dap_golden.BY_DRAFT and message != "TaskConfiguration":
         return lambda data: kind.decode(data, draft)
     found: Callable[[bytes], Any] = kind.decode

@@ -18,6 +18,7 @@ an example; acme takes part in a task, and calls a block wrong:
   interlock mesh consent on coding-agent
   interlock mesh run                               reports by itself, at a random time in the epoch after each
   interlock mesh report submit                     or by hand
+  interlock mesh report status                     what became of each report
   interlock mesh report fp 3f2a9c                  receipt 3f2a9c was a false positive
   interlock mesh ledger                            what was told, when, and what protects it
 """
@@ -55,6 +56,12 @@ def _report_commands(group: Commands) -> None:
     for parser in (build, submit):
         parser.add_argument("--close-epoch", action="store_true", help="end the running epoch early; it goes at once")
     submit.add_argument("--now", action="store_true", help="send all that is queued, and not at its random time")
+    told = (
+        "ask the leader what became of this node's reports: where each stands, or who turned it down, and at which step"
+    )
+    status = add(commands, "status", _REPORT, "status", told)
+    status.add_argument("--last", metavar="N", type=int, default=20, help="of each task the last N reports (20)")
+    status.add_argument("--json", action="store_true", help="one JSON object")
     wrong = add(commands, "fp", _REPORT, "fp", "say that a block or a question of a community rule was wrong")
     wrong.add_argument("id", metavar="RECEIPT", help="a call id (its first digits will do), or #N for the N-th receipt")
     wrong.add_argument("--receipts", dest="file", metavar="FILE", help="the receipts (those of the configuration)")

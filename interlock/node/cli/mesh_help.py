@@ -20,7 +20,17 @@ GROUPS: Final = {
     "look after a node": (*("status", "doctor", "pins", "clock", "try", "journal", "stepback", "gossip", "verify"),),
     "report counts": ("consent", "report", "ledger", "tally", "members", "indicator", "dap"),
     "publish packs": ("pack", "publish", "review", "promote", "revoke", "reviewers", "export", "harness"),
-    "run a commons or a role of it": ("setup", "serve", "token", "hpke", "ceremony", "keys", "operators", "log", "monitor"),
+    "run a commons or a role of it": (
+        "setup",
+        "serve",
+        "token",
+        "hpke",
+        "ceremony",
+        "keys",
+        "operators",
+        "log",
+        "monitor",
+    ),
 }
 EXAMPLES: Final = {
     "init": "interlock mesh init --root root.json --log-policy log-policy.txt --commons https://mirror.example",
@@ -31,6 +41,7 @@ EXAMPLES: Final = {
     "report init": "interlock mesh report init coding-agent",
     "report build": "interlock mesh report build",
     "report submit": "interlock mesh report submit",
+    "report status": "interlock mesh report status --json",
     "report fp": "interlock mesh report fp 3f2a9c",
     "ledger": "interlock mesh ledger --json",
     "indicator propose": "interlock mesh indicator propose host evil.example --out evil.proposal.json",

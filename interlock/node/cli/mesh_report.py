@@ -25,10 +25,10 @@ from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
 from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
-from interlock.node.roles import report, wrong
+from interlock.node.roles import fates, report, wrong
 from interlock.node.roles.taking import demand_published
 
-__all__ = ["build", "fp", "init", "ledger", "submit"]
+__all__ = ["build", "fp", "init", "ledger", "status", "submit"]
 
 _T = TypeVar("_T")
 
@@ -79,6 +79,24 @@ def submit(args: argparse.Namespace) -> int:
     later = f", {left} wait for their time" if left else ""
     print(f"{made} reports made, {sum(s.sent for s in sent)} sent, {refused} refused, {dropped} dropped{later}")
     return EXIT_REFUSED if refused else EXIT_OK
+
+
+def status(args: argparse.Namespace) -> int:
+    """What became of this node's reports, each from whoever knows."""
+    if args.last < 1:
+        raise BadInput("has to be 1 or more", where="--last")
+    with reporters_of(config_of(args), reporting_of(args)) as reporters:
+        found = [o for r in reporters for o in fates.outcomes(r.store, r.task, r.leader, args.last)]
+    if args.json:
+        print(json.dumps({"format": "interlock-report-status", "v": 1, "reports": [asdict(o) for o in found]}))
+        return EXIT_OK
+    for outcome in found:
+        why = f": {outcome.reason}" if outcome.reason else ""
+        where = f" ({outcome.side}, at {outcome.step})" if outcome.side else ""
+        print(f"{outcome.epoch}  {outcome.task}  {outcome.standing}{why}{where}")
+    if not found:
+        print("no report was made yet")
+    return EXIT_OK
 
 
 def fp(args: argparse.Namespace) -> int:

@@ -15,13 +15,13 @@ from interlock.base.blind_rsa import BlindRsa
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.fetch import NotFound, Unreachable
-from interlock.commons.membership import MemberKeys, NotMember, TaskMembership, demand_member
+from interlock.commons.membership import MemberKeys, NotMember, TaskMembership, demand_member, demand_sender
 from interlock.dap.membership import NotAdmitted, proof_in
 from interlock.dap.messages import ReportMetadata
 from interlock.dap.task import Task
 from interlock.node.roles.report import BACKLOG_MOST
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "demand_owner"]
 
 KEPT_MOST: Final = 1024  # epochs' keys in memory; a report may name one of about a hundred a task
 AGAIN_US: Final = 30 * MICROSECONDS  # how long keys that are not published are not asked for again
@@ -86,6 +86,14 @@ class Admission:
             return self._keys_of(task, epoch)
         except NotFound:
             return self._clock.now_us() + AGAIN_US
+
+
+def demand_owner(task: Task, report_id: bytes, proof: bytes) -> None:
+    """Fills dap.membership.Owner. Raises: NotAdmitted."""
+    try:
+        demand_sender(task.task_id, report_id, proof)
+    except NotMember as e:
+        raise NotAdmitted(e.what) from None
 
 
 def _wanted(task: Task) -> TaskMembership:

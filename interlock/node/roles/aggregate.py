@@ -6,6 +6,7 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
 
     both    GET hpke_config                                                       for anyone
     leader  POST tasks/{task}/reports                 for members; for anyone where reports prove membership
+            POST tasks/{task}/interlock/fates; ours, not DAP's                    as reports
             POST tasks/{task}/collection_jobs; GET, DELETE .../{id}               for collectors
     helper  POST tasks/{task}/aggregation_jobs; GET, POST, DELETE .../{id}        for leaders
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
@@ -32,6 +33,7 @@ from starlette.routing import Mount, Route
 
 from interlock.base.errors import InterlockError
 from interlock.dap.driver import Driver
+from interlock.dap.fates import FATES
 from interlock.dap.helper import Helper, Resource
 from interlock.dap.leader import Leader
 from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
@@ -65,15 +67,26 @@ def leader_app(
     """The leader; its driver runs in the background while the application lives. `close` is called at the end."""
     kick = asyncio.Event()
 
-    async def reports(request: Request) -> Response:
-        task_id, open_to_all = _task_id(request), False
+    def sender(request: Request, task_id: bytes) -> str | None:
+        """Who sends reports or asks about them, where the task does not have that proved. Raises: NotAllowed."""
+        open_to_all = False
         with contextlib.suppress(InterlockError):  # a task that cannot be read is refused below, to those who may ask
             open_to_all = leader.proves_membership(task_id)
-        member = None if open_to_all else members.name_of(request.headers.get("authorization"))
+        return None if open_to_all else members.name_of(request.headers.get("authorization"))
+
+    async def reports(request: Request) -> Response:
+        task_id = _task_id(request)
+        member = sender(request, task_id)
         body = await _body(request, "upload-req")
         errors = await run_in_threadpool(leader.process_upload, task_id, body, member)
         kick.set()
         return Response(errors, media_type=media_type("upload-errors") if errors else None)
+
+    async def fates(request: Request) -> Response:
+        task_id = _task_id(request)
+        member = sender(request, task_id)
+        answer = await run_in_threadpool(leader.process_fates, task_id, await _body(request, "fate-req"), member)
+        return Response(answer, media_type=media_type("fate-resp"))
 
     async def create(request: Request) -> Response:
         collectors.name_of(request.headers.get("authorization"))
@@ -103,6 +116,7 @@ def leader_app(
     routes = [
         _route("/hpke_config", _configs(leader.hpke_configs), "GET"),
         _route("/tasks/{task}/reports", reports, "POST"),
+        _route("/".join(("/tasks/{task}", *FATES)), fates, "POST"),
         _route(jobs, create, "POST"),
         _route(jobs + "/{id}", look, "GET", "DELETE"),
     ]

@@ -197,10 +197,11 @@ def close_epochs(
         seen = store.bits(kept.catalog.task, kept.catalog.digest, start)
         measurement = [int(place in seen) for place in range(len(kept.catalog.places))]
         proof = proofs[start]
-        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof).encode()
+        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof)
         at, digest = clock.now_us(), kept.catalog.digest
-        row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report, at=at, shown=shown)
+        row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report.encode(), at=at, shown=shown)
         row = replace(row, due=at if early else _due(start, kept.epoch_us, at, rng), mechanism=mechanism_of(task))
+        row = replace(row, report_id=report.metadata.report_id, asks=b"" if proof is None else proof.possession)
         if store.queue(row):  # else another process of this node was faster, and its report is the one
             made += 1
             log.info("task %s, epoch %s: report made", row.task, rfc3339(start))

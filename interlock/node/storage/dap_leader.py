@@ -14,11 +14,13 @@ from typing import ClassVar, Final
 
 from interlock.base.database import as_bytes, as_int
 from interlock.dap.batches import Batch, OutShare, Selection
-from interlock.dap.drafts import ReportError
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.fates import Step
 from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
     LONGEST,
+    NOTHING,
     Accepted,
     CollectionJob,
     CollectionState,
@@ -30,7 +32,8 @@ from interlock.dap.storage import (
     ReportStates,
 )
 from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
-from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS, LeaderRepairs
+from interlock.node.storage.dap_fates import LEADER_FATES, LeaderFates, reject, reject_all
+from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS
 from interlock.node.storage.dap_packed import packed, packed_states, unpacked, unpacked_states
 from interlock.node.storage.dap_selected import LEADER_BATCHES, claimable, enter, lacking, leave, reopen
 from interlock.node.storage.sql import SqliteStore, Tx, hit, of_rows, of_values
@@ -61,6 +64,7 @@ CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pendin
 """,
     SHARED_BATCHES + ";" + LEADER_BATCHES,
     LEADER_REPAIRS,
+    LEADER_FATES,
 )
 _JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 # Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
@@ -75,7 +79,7 @@ _NEW_COLLECTION: Final = (
 )
 
 
-class LeaderTables(LeaderRepairs):
+class LeaderTables(LeaderFates):
     """Fills dap.storage.LeaderStorage."""
 
     # reports
@@ -183,14 +187,22 @@ class LeaderTables(LeaderRepairs):
             until = lease.until(now_us, as_int(row[1]) - 1)
             state = "begun" if states else "abandoned"
             tx.execute(begin, (state, job_id, request, packed_states(states), until, row[0]))
-            turned_down = _reject(tx, task_id, rejected)
+            turned_down = reject(tx, task_id, rejected, Role.LEADER, Step.INIT)
             of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", unpacked(as_bytes(row[2])))
             leave(tx, task_id, as_bytes(row[3]), turned_down)
             return True
 
     def finish_job(
-        self, task_id: bytes, token: bytes, outs: Sequence[OutShare], rejected: Mapping[bytes, ReportError], fold: Fold
+        self,
+        task_id: bytes,
+        token: bytes,
+        outs: Sequence[OutShare],
+        rejected: Mapping[bytes, ReportError],
+        fold: Fold,
+        *,
+        by_helper: Mapping[bytes, ReportError] = NOTHING,
     ) -> bool:
+        done = "UPDATE reports SET state = 'aggregated', batch = ? WHERE state = 'taken' AND seq IN ({})"
         with self._write() as tx:
             self._among_others(tx, task_id)
             job = _end_job(tx, task_id, token, "done", "AND state = 'begun'")
@@ -199,9 +211,10 @@ class LeaderTables(LeaderRepairs):
             # A batch is closed only once no report of it is under way; one that is closed all the same gets none.
             refused = self._refused(tx, task_id, outs)
             late = {key: error for key, error in refused.items() if error is ReportError.BATCH_COLLECTED}
-            turned_down = _reject(tx, task_id, {**rejected, **late})
+            turned_down = reject(tx, task_id, {**rejected, **late}, Role.LEADER, Step.FINISH)
+            turned_down += reject(tx, task_id, by_helper, Role.HELPER, Step.INIT)
             self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
-            of_values(tx, "UPDATE reports SET state = 'aggregated' WHERE state = 'taken' AND seq IN ({})", job[1])
+            of_values(tx, done, job[1], [job[2]])
             leave(tx, task_id, job[2], turned_down)
             return True
 
@@ -211,8 +224,7 @@ class LeaderTables(LeaderRepairs):
             if job is None:
                 return False
             left = of_values(tx, "SELECT seq FROM reports WHERE state = 'taken' AND seq IN ({})", job[1])
-            sql = "UPDATE reports SET state = 'rejected', error = ? WHERE state = 'taken' AND seq IN ({})"
-            of_values(tx, sql, job[1], [error.value])
+            reject_all(tx, job[1], error)
             of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", job[1])
             leave(tx, task_id, job[2], len(left))
             return True
@@ -382,12 +394,6 @@ def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -
     )
     row = tx.execute(sql, (state, b"", b"", b"", task_id, token)).fetchone()
     return None if row is None else (as_bytes(row[0]), unpacked(as_bytes(row[1])), as_bytes(row[2]))
-
-
-def _reject(tx: Tx, task_id: bytes, rejected: Mapping[bytes, ReportError]) -> int:
-    """Turn reports down; how many."""
-    sql = "UPDATE reports SET state = 'rejected', error = ? WHERE task = ? AND id = ? AND state = 'taken'"
-    return sum(hit(tx, sql, error.value, task_id, report_id) for report_id, error in rejected.items())
 
 
 def _under_way(tx: Tx, task_id: bytes, interval: Interval) -> bool:

@@ -13,7 +13,8 @@ from typing import Final
 
 from interlock.base.database import as_bytes, as_int
 from interlock.dap.batches import Selection
-from interlock.dap.drafts import ReportError
+from interlock.dap.drafts import ReportError, Role
+from interlock.dap.fates import Step
 from interlock.dap.messages import BatchId, Interval
 from interlock.dap.repair import JobPart, Repair
 from interlock.node.storage.dap import AggregatorTables
@@ -75,10 +76,11 @@ def _turn_down(tx: Tx, task_id: bytes, repair: Repair) -> None:
     of = repair.selection
     jobs = "SELECT id, members FROM jobs WHERE task = ? AND state IN ('done', 'abandoned') AND last >= ? AND first < ?"
     sql = (
-        "UPDATE reports SET state = 'rejected', error = ?"
+        "UPDATE reports SET state = 'rejected', error = ?, side = ?, step = ?"
         " WHERE state = 'aggregated' AND bucket >= ? AND bucket < ? AND seq IN ({})"
     )
     dropped = {part.job_id for part in repair.ours}
     rows = tx.execute(jobs, (task_id, of.start, of.end)).fetchall()
     members = itertools.chain.from_iterable(unpacked(as_bytes(row[1])) for row in rows if as_bytes(row[0]) in dropped)
-    of_values(tx, sql, members, [ReportError.REPORT_DROPPED.value, of.start, of.end])
+    told = (ReportError.REPORT_DROPPED.value, Role.LEADER.name.lower(), Step.REPAIR.value)
+    of_values(tx, sql, members, [*told, of.start, of.end])

@@ -38,7 +38,8 @@ _FEED: Final = (
     "INSERT INTO fed VALUES (?, ?, ?) ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
 )
 _OUTBOX: Final = (
-    "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism FROM outbox"
+    "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks"
+    " FROM outbox"
 )
 
 
@@ -56,7 +57,8 @@ class OutboxRow:
     """One report: of a catalog's task by name, an epoch, and a DAP task by id. `at` is its last change.
 
     `shown` is the kind of proof of membership that it carries; empty where the bearer token says who sends it.
-    `due` is when it goes out; `mechanism` how the task counts it.
+    `due` is when it goes out; `mechanism` how the task counts it. `asks` is what shows that a report of this id is
+    ours, where the bearer token does not.
     """
 
     task: str
@@ -70,6 +72,8 @@ class OutboxRow:
     shown: str = ""
     due: int = 0
     mechanism: str = ""
+    report_id: bytes = b""
+    asks: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ CREATE TABLE objections (call_id TEXT NOT NULL, phase TEXT NOT NULL, place TEXT 
     PRIMARY KEY (call_id, phase, place));
 CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NULL, at INTEGER NOT NULL,
     PRIMARY KEY (receipt, place)) WITHOUT ROWID
+""",
+        """
+ALTER TABLE outbox ADD COLUMN report_id BLOB NOT NULL DEFAULT X'';
+ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
 """,
     )
 
@@ -168,12 +176,10 @@ CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NUL
     def queue(self, row: OutboxRow) -> bool:
         """Put an epoch's one report in the outbox, and forget its places and older ones; False where it has one."""
         new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at, row.shown)
-        sql = (
-            "INSERT OR IGNORE INTO outbox (task, epoch_start, catalog, dap_task, report, at, shown, due, mechanism)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        )
+        columns = "task, epoch_start, catalog, dap_task, report, at, shown, due, mechanism, report_id, asks"
+        sql = f"INSERT OR IGNORE INTO outbox ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         with self._write() as db:
-            if not changed(db, sql, *new, row.due, row.mechanism):
+            if not changed(db, sql, *new, row.due, row.mechanism, row.report_id, row.asks):
                 return False
             db.execute("DELETE FROM bits WHERE task = ? AND epoch_start <= ?", (row.task, row.epoch_start))
             return True
@@ -211,6 +217,12 @@ CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NUL
         with self._write() as db:
             db.execute("DELETE FROM bits WHERE task = ? AND coalesce(?, catalog) = catalog", (task, catalog))
             return db.execute(sql, (at, reason, task, catalog)).rowcount
+
+    def forget_question(self, row: OutboxRow) -> None:
+        """Forget which report it was: nobody can be asked about it any more."""
+        sql = "UPDATE outbox SET report_id = X'', asks = X'' WHERE task = ? AND epoch_start = ?"
+        with self._write() as db:
+            db.execute(sql, (row.task, row.epoch_start))
 
     def outbox(self) -> list[OutboxRow]:
         """Every report there ever was, oldest epoch first."""
@@ -310,7 +322,7 @@ def open_store(home: Path) -> NodeStore:
 
 
 def _row(row: tuple[object, ...]) -> OutboxRow:
-    task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism = row
+    task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks = row
     return OutboxRow(
         task=str(task),
         epoch_start=as_int(epoch_start),
@@ -323,4 +335,6 @@ def _row(row: tuple[object, ...]) -> OutboxRow:
         shown=str(shown),
         due=as_int(due),
         mechanism=str(mechanism),
+        report_id=as_bytes(report_id),
+        asks=as_bytes(asks),
     )

@@ -26,7 +26,7 @@ from interlock.node.config import ServeConfig
 from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import aggregate
-from interlock.node.roles.admission import Admission
+from interlock.node.roles.admission import Admission, demand_owner
 from interlock.node.roles.work import keep_sweeping, worker_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore, BudgetTables, PostgresBudgetStore
@@ -56,7 +56,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             release=stack.enter_context(_release(config, clock, "leader")),
         )
         stack.enter_context(_sweeping(tasks, storage, config, clock))
-        leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock))
+        leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock), owner=demand_owner)
         path = place / "members.json"  # which an aggregator of proofs alone does without
         members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
         collectors = read_tokens(place / "collectors.json")
