@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-__all__ = ["MICROSECONDS", "Clock", "ManualClock", "SystemClock", "rfc3339"]
+__all__ = ["DAY_US", "MICROSECONDS", "Clock", "ManualClock", "SystemClock", "rfc3339"]
 
 MICROSECONDS: Final = 1_000_000
+DAY_US: Final = 86_400 * MICROSECONDS
 
 
 class Clock(Protocol):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.clock import DAY_US, MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
@@ -52,7 +52,7 @@ from interlock.transparency.tiles import CHECKPOINT, WIDTH, TileBuilder
 __all__ = ["GRACE_US", "Looked", "Monitor"]
 
 GRACE_US: Final = 900 * MICROSECONDS  # what is logged may be served so much later
-RECHECK_US: Final = 86_400 * MICROSECONDS  # how often bytes that were good are looked at again
+RECHECK_US: Final = DAY_US  # how often bytes that were good are looked at again
 _Thing = tuple[str, str, str, str]  # type, name, ring and SHA-256, as an entry has them
 PLACES_MOST: Final = 1000  # in one pass, of each kind
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, rfc3339
+from interlock.base.clock import DAY_US, rfc3339
 from interlock.base.errors import BadInput
 from interlock.commons.timefloor import cosigned_us, trusted_now
 from interlock.commons.updater import Stale
@@ -19,7 +19,7 @@ from interlock.transparency.follow import Rollback
 
 __all__ = ["age_us", "demand_bundle", "overdue"]
 
-MAX_AGE: Final = 10_000 * 86_400 * MICROSECONDS
+MAX_AGE: Final = 10_000 * DAY_US
 
 
 def age_us(text: str) -> int:
@@ -51,5 +51,5 @@ def overdue(home: Path, now_us: int, max_age_us: int) -> str:
         return "no bundle was taken yet"
     if trusted_now(home, now_us) - held <= max_age_us:
         return ""
-    days = max_age_us / 86_400 / MICROSECONDS
+    days = max_age_us / DAY_US
     return f"what is held was cosigned at {rfc3339(held)}, and may be {days:g} days old"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS
+from interlock.base.clock import DAY_US
 from interlock.base.codec import Malformed
 from interlock.base.fetch import Fetcher, NotFound, TooLarge
 from interlock.base.files import BadState, read_bounded, replace, stamped, unstamped
@@ -32,7 +32,7 @@ __all__ = ["ASKED_FOR_US", "RecordCopies"]
 
 MISSING_MOST: Final = 1000  # records that a copy may ask for in vain
 WANTED_MOST: Final = 100_000
-ASKED_FOR_US: Final = 7 * 86_400 * MICROSECONDS
+ASKED_FOR_US: Final = 7 * DAY_US
 _FORMAT: Final = "interlock-records-wanted"
 _LIMIT: Final = 16 << 20  # bytes
 Put = Callable[[str, bytes], None]

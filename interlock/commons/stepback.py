@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from interlock.base import files
-from interlock.base.clock import MICROSECONDS
+from interlock.base.clock import DAY_US
 from interlock.base.files import BadState, file_lock, read_bounded, stamped, unstamped
 from interlock.commons.grants import Grants, Stepped
 from interlock.commons.installed import change_grants, read_grants, standing
@@ -141,7 +141,7 @@ def weigh(home: Path, receipts: Path, now_us: int) -> tuple[Proposal, ...]:
     grants = read_grants(home)
     with file_lock(home / "stepback.lock", wait=True):
         known = read_step_back(home)
-        oldest = now_us - known.thresholds.days * 86_400 * MICROSECONDS
+        oldest = now_us - known.thresholds.days * DAY_US
         recent = [receipt for receipt, _ in read_receipts(receipts) if receipt.ts_us >= oldest]
         told = {(p.pack, p.semantic) for p in known.proposals}
         for row in rows.values():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS
+from interlock.base.clock import DAY_US, MICROSECONDS
 from interlock.base.errors import BadInput, one_line
 
 __all__ = ["MAX_WINDOW", "length_us", "parse_window", "shown_time"]
 
 _UNITS: Final = {"w": 7 * 86_400, "d": 86_400, "h": 3600, "m": 60, "s": 1}
-MAX_WINDOW: Final = 90 * 86_400 * MICROSECONDS  # as long as the signature of a ring stands
+MAX_WINDOW: Final = 90 * DAY_US  # as long as the signature of a ring stands
 _TEXT: Final = re.compile(r"([0-9]{1,7})([wdhms])", re.ASCII)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from interlock.base.clock import MICROSECONDS, Clock, SystemClock, rfc3339
+from interlock.base.clock import DAY_US, MICROSECONDS, Clock, SystemClock, rfc3339
 from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.base.errors import InterlockError
 from interlock.engine.approvals_place import demand_safe, opening
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 SCOPES: Final = ("once", "session", "ttl")
-KEEP_US: Final = 30 * 86_400 * MICROSECONDS
+KEEP_US: Final = 30 * DAY_US
 MAX_OPEN: Final = 1000  # requests that wait at one time
-MAX_TTL_US: Final = 86_400 * MICROSECONDS
+MAX_TTL_US: Final = DAY_US
 _SLACK_US: Final = 5 * MICROSECONDS
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _ROWS: Final = (

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState, read_bounded, replace
 from interlock.base.primitives import Rng
@@ -20,9 +19,8 @@ from interlock.dap.hpke import Kem
 from interlock.dap.shares import HpkeKey, rotated
 from interlock.dap.taskfile import dump_keys, load_keys
 
-__all__ = ["DAY_US", "HpkeKeyFile"]
+__all__ = ["HpkeKeyFile"]
 
-DAY_US: Final = 86400 * MICROSECONDS
 _LIMIT: Final = 1 << 20
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS
+from interlock.base.clock import DAY_US, MICROSECONDS
 from interlock.base.errors import BadInput
 from interlock.base.files import read_bounded
 from interlock.base.keys import BadKey, Ed25519Verifier, verifier_of
@@ -24,14 +24,13 @@ __all__ = ["draft_for", "ends_us", "planned"]
 
 _LIMIT: Final = 1 << 20
 _MOST_DAYS: Final = 3650
-_DAY_US: Final = 86_400 * MICROSECONDS
 
 
 def ends_us(args: argparse.Namespace, now_us: int) -> int:
     """When what is asked for is to end. Raises: BadInput."""
     if args.days > _MOST_DAYS:
         raise BadInput(f"is more than {_MOST_DAYS}", where=f"--days {args.days}")
-    return (now_us // MICROSECONDS) * MICROSECONDS + int(args.days) * _DAY_US
+    return (now_us // MICROSECONDS) * MICROSECONDS + int(args.days) * DAY_US
 
 
 def planned(args: argparse.Namespace, previous: bytes | None, now_us: int) -> Plan:

@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
+from interlock.base.clock import DAY_US, MICROSECONDS, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.dap.hpke import P256, X25519, Kem
 from interlock.dap.shares import HpkeKey
-from interlock.node.hpke_file import DAY_US, HpkeKeyFile
+from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.storage.dap_tasks import TaskDirectory
 
 __all__ = ["hpke"]

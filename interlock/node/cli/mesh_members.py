@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
+from interlock.base.clock import DAY_US, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, demand_new, private_dir, read_bounded, replace
 from interlock.commons.enrolment import parse_count
@@ -29,7 +29,6 @@ from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
 
 __all__ = ["approve", "count", "invite", "keys", "list", "publish", "revoke"]
 
-_DAY_US: Final = 86_400 * MICROSECONDS
 _EPOCHS_MOST: Final = 400
 _LIMIT: Final = 1 << 20
 _INVITE_FORMAT: Final = "interlock-members"
@@ -42,7 +41,7 @@ def invite(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= 365:
         raise BadInput("is from 1 to 365", where="--days")
     name = known_organisation(args.organisation, where="--organisation") if args.organisation else ""
-    code, ends = os.urandom(16).hex(), SystemClock().now_us() + args.days * _DAY_US
+    code, ends = os.urandom(16).hex(), SystemClock().now_us() + args.days * DAY_US
     with _store(args) as store:
         replace(out, code.encode("ascii"))
         store.add_invite(invite_hash(code), name, ends)

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
+from interlock.base.clock import DAY_US, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED
 from interlock.base.files import file_lock, read_bounded
 from interlock.commons.pack import sha256_hex
@@ -45,7 +45,7 @@ def pins(args: argparse.Namespace) -> int:
     for line in found.policy.text.decode("utf-8").splitlines():
         print(f"        {shortened(line)}")
     if found.offline_us:
-        print(f"offline what is held may be {found.offline_us / 86_400 / MICROSECONDS:g} days old")
+        print(f"offline what is held may be {found.offline_us / DAY_US:g} days old")
     return EXIT_OK
 
 

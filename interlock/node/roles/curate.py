@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from interlock.base import canonical
+from interlock.base.clock import DAY_US
 from interlock.base.errors import BadInput
 from interlock.commons.consensus import Standing, Statement, agreed, stated
 from interlock.commons.enrolment import IssuedCount, demand_honest_count
@@ -20,8 +20,6 @@ from interlock.commons.pack import Pack
 from interlock.dap.task import Task, TaskRefused
 
 __all__ = ["Batch", "demotion", "pack_of", "statement_of"]
-
-_DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def statement_of(
         least_age=age,
         start=task.start_us(batch.start),
         end=end,
-        until=end + days * _DAY_US,
+        until=end + days * DAY_US,
         demo=task.demo,
     )
 

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.base.blind_rsa import BlindRsa, new_private_key, public_of
-from interlock.base.clock import MICROSECONDS, Clock
+from interlock.base.clock import DAY_US, Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
@@ -51,7 +51,6 @@ __all__ = ["TOKEN_KEY_BITS", "Issuer", "app", "invite_hash"]
 
 TOKEN_KEY_BITS: Final = 3072
 _JSON: Final = "application/json"
-_DAY_US: Final = 86_400 * MICROSECONDS
 _DIGITS: Final = 16  # of an epoch in a URL; Python refuses to read numbers of many thousand
 _log = logging.getLogger(__name__)
 
@@ -128,7 +127,7 @@ class Issuer:
 
         # What the plain signature says of the DAP task belongs to the request as much as blinded bytes do.
         bytes_asked = asked.task_id + asked.blinded
-        latest = now_us - keys.least_age * _DAY_US
+        latest = now_us - keys.least_age * DAY_US
         return self._store.give(asked.task, asked.epoch, asked.key.text, bytes_asked, answer, now_us, latest=latest)
 
     def member_keys(self, task: str, epoch: int) -> bytes:
