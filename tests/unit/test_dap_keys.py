@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.base.clock import DAY_US
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, NewerFormat
 from interlock.dap.drafts import ReportError
@@ -21,7 +22,7 @@ from interlock.dap.shares import HpkeKey, KeyRing, new_key, rotated
 from interlock.dap.task import task_of
 from interlock.dap.taskfile import dump_key, dump_keys, load_keys
 from interlock.node.cli import main
-from interlock.node.hpke_file import DAY_US, HpkeKeyFile
+from interlock.node.hpke_file import HpkeKeyFile
 from interlock.node.storage.dap_tasks import TaskDirectory
 from tests.unit.dap_world import World, bits
 
