@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from interlock.base.codec import Malformed
+from interlock.base.errors import EXIT_OK
 from interlock.dap.batches import query_for, selector_for
 from interlock.dap.drafts import ReportError
 from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, AggregationJobResp, CollectionJobReq
@@ -16,7 +18,9 @@ from interlock.dap.leader import COLLECTION_JOB
 from interlock.dap.messages import LEADER_SELECTED, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.repair import JobPart, RepairReq, RepairResp
+from interlock.dap.taskfile import dump_client_task
 from interlock.dap.transport import Reply
+from interlock.node.cli.main import main
 from tests.unit.dap_world import World, bits, lost
 
 JOBS, SHARES, REPAIRS = "aggregation_jobs", "aggregate_shares", "repairs"
@@ -443,3 +447,35 @@ def test_messages_of_a_repair_have_one_spelling_and_a_version() -> None:
     ):
         with pytest.raises(Malformed):
             RepairResp.decode(bad)
+
+
+# what is said of it afterwards
+
+
+@pytest.mark.parametrize("role", ["leader", "helper"])
+def test_an_aggregator_shows_what_it_repaired(
+    tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str], role: str
+) -> None:
+    nine(world)
+    world.collect()
+    place = tmp_path / role
+    place.mkdir()
+    task = tmp_path / "task.json"
+    task.write_bytes(dump_client_task(world.task))
+    words = ["mesh", "dap", "task", "show", str(task), "--dir", str(place)]
+    assert main(words) == EXIT_OK
+    assert "repaired" not in capsys.readouterr().out
+    world.close()
+    (tmp_path / f"{role}.db").rename(place / f"{role}.sqlite")
+    if role == "leader":
+        (place / "helper-token").write_text("token")
+    assert main(words) == EXIT_OK
+    said = capsys.readouterr().out
+    assert f"repaired    epochs {world.hour().start} to {world.hour().start} with " in said
+    assert "6 reports remain" in said
+    assert main([*words, "--json"]) == EXIT_OK
+    (told,) = json.loads(capsys.readouterr().out)["repairs"]
+    assert (told["reports"], told["batch"]) == (6, {"start": world.hour().start, "duration": 1})
+    left_out = told["left_out_there" if role == "leader" else "left_out_here"]
+    assert [part["reports"] for part in left_out] == [3]
+    world.start()

@@ -20,6 +20,8 @@ from interlock.commons.known_operators import known_operators
 from interlock.commons.statements import known_task
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.drafts import draft_of
+from interlock.dap.messages import BatchId
+from interlock.dap.repair import Repair
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import dump_client_task, dump_config, load_client_task, load_config, load_task
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
@@ -29,7 +31,7 @@ from interlock.node.roles.taking import demand_apart, demand_published, demand_s
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
 from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
-from interlock.node.wiring.aggregate import budget_store
+from interlock.node.wiring.aggregate import budget_store, repairs_of
 from interlock.node.wiring.commons import publisher_of
 
 __all__ = ["add", "create", "key", "list", "read_any", "show", "taken", "task_lines"]
@@ -85,14 +87,16 @@ def show(args: argparse.Namespace) -> int:
         demand_new(Path(args.out))
         replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
     rows = _released(args, task) if args.dir else None
+    repairs = _repairs(args, task) if args.dir else []
     if args.json:
         body: dict[str, object] = {"format": "interlock-task", "v": 1, **described(task), "source": source}
         if rows is not None:
             body["released"] = [{"cost": str(cost), "at": at} for cost, at in rows]
             body["spent"] = str(sum((cost for cost, _ in rows), Fraction(0)))
+            body["repairs"] = [_repair_told(repair) for repair in repairs]
         print(json.dumps(body))
         return EXIT_OK
-    for line in (*task_lines(task), *_spent_lines(task, rows), f"source      {source}"):
+    for line in (*task_lines(task), *_spent_lines(task, rows), *map(_repair_line, repairs), f"source      {source}"):
         print(line)
     return EXIT_OK
 
@@ -252,12 +256,37 @@ def _catalog_text(task: Task) -> str:
 
 def _released(args: argparse.Namespace, task: Task) -> Sequence[tuple[Fraction, str]]:
     """What an aggregator's ledger says of a task: costs, and when. Raises: BadState, BadConfig, Unreachable."""
-    config = serve_config(serve_settings(args), args.dir)
-    role = "leader" if (config.directory / "helper-token").exists() else "helper"
+    config, role = _aggregator(args)
     if not config.store and not (config.directory / BUDGET_FILE).exists():
         return []
     with contextlib.closing(budget_store(config, role)) as store:
         return [(row.cost, rfc3339(row.at)) for row in store.rows(task.task_id)]
+
+
+def _aggregator(args: argparse.Namespace) -> tuple[ServeConfig, str]:
+    """An aggregator's configuration, and which of the two it is."""
+    config = serve_config(serve_settings(args), args.dir)
+    return config, "leader" if (config.directory / "helper-token").exists() else "helper"
+
+
+def _repairs(args: argparse.Namespace, task: Task) -> Sequence[Repair]:
+    """Which batches an aggregator repaired. Raises: BadState, BadConfig, Unreachable."""
+    return repairs_of(*_aggregator(args), task.task_id)
+
+
+def _repair_told(repair: Repair) -> dict[str, object]:
+    """A repair for programs: its batch, what remains and what each side left out, when and with whom."""
+    of = repair.selection
+    batch = {"id": of.id.hex()} if isinstance(of, BatchId) else {"start": of.start, "duration": of.duration}
+    sides = {"left_out_here": repair.ours, "left_out_there": repair.theirs}
+    jobs = {side: [{"job": p.job_id.hex(), "reports": p.count} for p in parts] for side, parts in sides.items()}
+    return {"batch": batch, "reports": repair.kept, **jobs, "with": repair.who, "at": rfc3339(repair.at_us)}
+
+
+def _repair_line(repair: Repair) -> str:
+    of = repair.selection
+    batch = f"batch {of.id.hex()[:16]}" if isinstance(of, BatchId) else f"epochs {of.start} to {of.end - 1}"
+    return f"repaired    {batch} with {repair.who or 'its leader'}, at {rfc3339(repair.at_us)}: {repair.text}"
 
 
 def _spent_lines(task: Task, rows: Sequence[tuple[Fraction, str]] | None) -> Iterator[str]:

@@ -18,6 +18,7 @@ from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, admit_all
+from interlock.dap.repair import Repair
 from interlock.dap.shares import KeyRing
 from interlock.dap.storage import SweptStorage
 from interlock.dap.sweep import Sweeper
@@ -36,7 +37,7 @@ from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeade
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
 from interlock.node.wiring.parts import APART, in_background
 
-__all__ = ["budget_store", "serving_helper", "serving_leader", "serving_worker"]
+__all__ = ["budget_store", "repairs_of", "serving_helper", "serving_leader", "serving_worker"]
 
 
 @contextlib.contextmanager
@@ -131,6 +132,15 @@ def budget_store(config: ServeConfig, role: str) -> BudgetTables:
     if config.store:
         return PostgresBudgetStore(config.store, role)
     return BudgetStore(config.directory / BUDGET_FILE)
+
+
+def repairs_of(config: ServeConfig, role: str, task_id: bytes) -> list[Repair]:
+    """What the store of a "leader" or "helper" says was left out of a task's batches. Raises: as the store."""
+    if not config.store and not (config.directory / f"{role}.sqlite").exists():
+        return []
+    open_store = _leader_store if role == "leader" else _helper_store
+    with contextlib.closing(open_store(config)) as store:
+        return store.repairs(task_id)
 
 
 def _admission(config: ServeConfig, clock: Clock) -> Admit:
