@@ -373,6 +373,15 @@ def test_what_the_leader_forgot_the_node_forgets_too(counted: CountedWorld, memb
     assert [outcome.standing for outcome in told(member)] == ["sent; its id is kept no more"]
 
 
+def test_a_node_forgets_by_itself_which_reports_were_its_own(counted: CountedWorld, member: Member) -> None:
+    member.close(early=True)
+    member.send()
+    for days, kept in ((59, True), (2, False)):
+        counted.clock.advance(days * 86_400)
+        member.close()
+        assert bool(member.store.outbox()[0].report_id) is kept
+
+
 def test_reports_that_prove_membership_are_asked_for_one_by_one(tmp_path: Path) -> None:
     mesh = Mesh(tmp_path)
     store, asked = mesh.members[0].store, list[int]()

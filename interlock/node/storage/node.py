@@ -12,7 +12,8 @@ credentials that they are shown with.
 
 A report goes into the outbox in the transaction that forgets its epoch's places, and no place is taken for an epoch
 that has a row there, nor for one that overlaps an epoch of another task which the same place feeds. `due` is when a
-report goes out, drawn once. A report's bytes are kept while it is queued and forgotten with the queue.
+report goes out, drawn once. A report's bytes are kept while it is queued and forgotten with the queue; its id, and what
+shows that it is ours, until the leader has forgotten it.
 Times are in microseconds UTC.
 """
 
@@ -34,6 +35,7 @@ __all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", 
 
 STORE_FILE: Final = "node.sqlite"
 _OBJECTIONS_MOST: Final = 20_000
+_ASKED_FOR_US: Final = 60 * 86_400_000_000  # how long a report's id is kept; twice as long as leaders keep theirs
 _FEED: Final = (
     "INSERT INTO fed VALUES (?, ?, ?) ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
 )
@@ -182,6 +184,8 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
             if not changed(db, sql, *new, row.due, row.mechanism, row.report_id, row.asks):
                 return False
             db.execute("DELETE FROM bits WHERE task = ? AND epoch_start <= ?", (row.task, row.epoch_start))
+            past = "UPDATE outbox SET report_id = X'', asks = X'' WHERE at < ? AND length(report_id) > 0"
+            db.execute(past, (row.at - _ASKED_FOR_US,))
             return True
 
     def queued(self, dap_task: bytes, due_by: int | None = None) -> list[OutboxRow]:
