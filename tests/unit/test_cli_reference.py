@@ -37,6 +37,12 @@ def test_the_page_lists_every_command_and_no_other() -> None:
     assert sorted(listed) == sorted(COMMANDS)
 
 
+def test_every_command_s_help_says_what_it_does_what_each_word_is_for_and_one_thing_more() -> None:
+    for name, parser in COMMANDS.items():
+        unsaid = [a.option_strings or a.metavar for a in parser._actions if not a.help]
+        assert (name, unsaid, bool(parser.description), bool(parser.epilog)) == (name, [], True, True)
+
+
 def test_every_option_on_the_page_is_one_of_its_command() -> None:
     for row in re.findall(r"^\| `interlock .*$", PAGE, flags=re.M):
         (name,) = re.findall(ROW, row)

@@ -58,6 +58,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     approve = commands.add_parser(
         "approve",
         help="read what an agent wants to do, and approve or deny it",
+        description="Read what an agent wants to do, and approve or deny it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -57,7 +57,12 @@ _DISABLING: Final = {
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], more: Sequence[Provider] = ()) -> None:
     """Add `doctor`; `more` are the checks of other rooms, after ours."""
-    parser = commands.add_parser("doctor", help="see what is guarded, and what is not")
+    parser = commands.add_parser(
+        "doctor",
+        help="see what is guarded, and what is not",
+        description="See what is guarded, and what is not.",
+        epilog="example: interlock doctor --json",
+    )
     parser.add_argument("--config", metavar="FILE", help="the configuration file")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
 

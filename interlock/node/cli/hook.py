@@ -37,9 +37,12 @@ _EPILOG: Final = "exit codes: 0 installed (or nothing to do), 2 not installed: t
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `install-hook`, and `hook` for the help; the hook itself never gets here (see interlock.__main__)."""
     install = commands.add_parser(
-        "install-hook", help="guard a coding agent: add the hook to its settings", epilog=_EPILOG
+        "install-hook",
+        help="guard a coding agent: add the hook to its settings",
+        description="Guard a coding agent: add the hook to its settings.",
+        epilog=_EPILOG,
     )
-    install.add_argument("agent", choices=[claude_code.AGENT])
+    install.add_argument("agent", choices=[claude_code.AGENT], help="the agent to guard")
     place = install.add_mutually_exclusive_group()
     place.add_argument("--settings", type=Path, metavar="FILE", help="the settings file to change")
     place.add_argument("--scope", choices=["user", "project", "local"], default="user", help="default: user")
@@ -48,8 +51,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     install.add_argument("--dry-run", action="store_true", help="show the change, and make none")
     install.add_argument("--uninstall", action="store_true", help="take the hook out again")
     install.set_defaults(run=_install)
-    hook = commands.add_parser("hook", help="what the agent runs: a payload on stdin, an answer on stdout")
-    hook.add_argument("agent", choices=[claude_code.AGENT])
+    hook = commands.add_parser(
+        "hook",
+        help="what the agent runs: a payload on stdin, an answer on stdout",
+        description="What the agent runs: a payload on stdin, an answer on stdout.",
+        epilog="example: interlock hook claude-code < payload.json",
+    )
+    hook.add_argument("agent", choices=[claude_code.AGENT], help="whose payload it is")
     hook.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
     hook.set_defaults(run=_no_hook)
 

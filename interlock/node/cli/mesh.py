@@ -82,7 +82,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _harness_command(group: Commands) -> None:
     told = "measure a policy on commands that others wrote: what it meets, and what it stops for nothing"
     harness = add(group, "harness", _HARNESS, "harness", told, home=False, config=False)
-    harness.add_argument("policy", metavar="FILE|builtin:NAME")
+    harness.add_argument("policy", metavar="FILE|builtin:NAME", help="the policy that is measured")
     harness.add_argument(
         "--corpus", metavar="DIR", default="corpora", help="the folder of the corpus (default: ./%(default)s)"
     )

@@ -45,7 +45,7 @@ def add(
 
 def add_service(parser: argparse.ArgumentParser) -> None:
     """The options of what runs until it is stopped."""
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the lines on stderr")
     parser.add_argument("--stop-with-stdin", action="store_true", help="stop when standard input is closed")
 
 

@@ -119,7 +119,7 @@ def _request_of_targets(request: argparse.ArgumentParser) -> None:
 
 def _sign(group: Commands) -> None:
     sign = _add(group, "sign", _CEREMONY, "sign", "show the request's words and digest, and sign it with your keys")
-    sign.add_argument("request", metavar="REQUEST")
+    sign.add_argument("request", metavar="REQUEST", help="the request's file")
     sign.add_argument(
         "--key", action="append", required=True, metavar="FILE", help="your sealed key; twice for a hybrid root"
     )
@@ -135,7 +135,7 @@ def _assemble(group: Commands) -> None:
     assemble = _add(
         group, "assemble", _CEREMONY, "assemble_root", "put the signatures together to a root, to targets or to both"
     )
-    assemble.add_argument("request", metavar="REQUEST")
+    assemble.add_argument("request", metavar="REQUEST", help="the request's file; signatures lie beside it")
     assemble.add_argument(
         "signature", metavar="FILE", nargs="*", help="signature files (default: those of this request beside it)"
     )
@@ -192,17 +192,17 @@ def _rotate(group: Commands) -> None:
 
 def _export(group: Commands) -> None:
     export = _add(group, "export", _KEYS, "export", "print a role's public key")
-    export.add_argument("role", metavar="ROLE")
+    export.add_argument("role", metavar="ROLE", help="the role whose public key is written")
     export.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
     export.add_argument("--next", action="store_true", help="the key that is made and not yet used")
 
 
 def _operators(group: Commands) -> None:
     publish = _add(group, "publish", _OPERATORS, "publish", "sign, log and publish the list of operators")
-    publish.add_argument("file", metavar="FILE")
+    publish.add_argument("file", metavar="FILE", help="the list of operators")
     publish.add_argument("--dir", metavar="DIR", help="the commons' folder")
     publish.add_argument("--config", metavar="FILE", help="the configuration file")
     policy = _add(
         group, "policy", _OPERATORS, "policy", "print the log policy that a list suggests: two witnesses of others"
     )
-    policy.add_argument("file", metavar="FILE")
+    policy.add_argument("file", metavar="FILE", help="the list of operators")

@@ -27,7 +27,7 @@ an example; acme takes part in a task, and calls a block wrong:
 def register(group: Commands) -> None:
     """Add `consent`, `report` with its commands, and `ledger`."""
     consent = add(group, "consent", _COUNT, "consent", "say whether this node reports counts; no is the default")
-    consent.add_argument("answer", choices=("on", "off", "show"))
+    consent.add_argument("answer", choices=("on", "off", "show"), help="yes, no, or what a yes would be to")
     consent.add_argument("task", nargs="?", help="the task's name; off without one is off for all")
     told = "say whether the monitor of the configuration is told which checkpoints this node sees"
     consent.add_argument("--monitor", action="store_true", help=told)

@@ -64,7 +64,7 @@ def _task_commands(commands: Commands) -> None:
     told = "a task of others, from its TaskConfiguration as DAP has it: bytes, hex or Base 64"
     taken = add(commands, "import", _TASK, "taken", told, home=False, config=False)
     taken.epilog = "example: interlock mesh dap task import taskprov.txt --draft dap-18 --out task.json"
-    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("file", metavar="FILE", help="the configuration")
     taken.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
     taken.add_argument("--demo", action="store_true", help="take a floor of less than ten reports")
     taken.add_argument("--out", metavar="FILE", required=True, help="the task's file")
@@ -89,7 +89,12 @@ def _create(commands: Commands) -> None:
         " --helper https://dap.globex.example --dir commons --out task.json"
     )
     create.add_argument("name", metavar="NAME", help="its name in the commons: that of its catalog")
-    create.add_argument("--leader", metavar="URL", required=True)
+    create.add_argument(
+        "--leader",
+        metavar="URL",
+        required=True,
+        help="which members send to",
+    )
     create.add_argument("--helper", metavar="URL", required=True, help="another operator's")
     what = create.add_mutually_exclusive_group()
     what.add_argument("--catalog", metavar="FILE", help="what its places mean")
@@ -133,7 +138,7 @@ def _submit(commands: Commands) -> None:
     told = "send measurements to a task by hand, for a trial or a task of others"
     submit = add(commands, "submit", _DAP, "submit", told, home=False, config=False)
     submit.epilog = "example: interlock mesh dap submit --task task.json --token member.token --ones 0,3"
-    submit.add_argument("--task", metavar="FILE", required=True)
+    submit.add_argument("--task", metavar="FILE", required=True, help="the task's file")
     told = "the leader's bearer token, where it asks for one; a folder has one for each report"
     submit.add_argument("--token", metavar="FILE|DIR", help=told)
     what = submit.add_mutually_exclusive_group(required=True)
@@ -148,7 +153,7 @@ def _submit(commands: Commands) -> None:
 def _collect(commands: Commands) -> None:
     collect = add(commands, "collect", _DAP, "collect", "ask for what a batch comes to", home=False, config=False)
     collect.epilog = "example: interlock mesh dap collect --task task.json --key collector.json --token collector.token"
-    collect.add_argument("--task", metavar="FILE", required=True)
+    collect.add_argument("--task", metavar="FILE", required=True, help="the task's file")
     collect.add_argument("--key", metavar="FILE", required=True, help="the collector's private key")
     collect.add_argument("--token", metavar="FILE", required=True, help="the leader's bearer token for the collector")
     collect.add_argument("--first", type=int, metavar="EPOCH", help="its first epoch (default: the last complete one)")

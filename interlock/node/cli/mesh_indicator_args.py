@@ -43,7 +43,7 @@ def register(group: Commands) -> None:
 def _propose(commands: Commands) -> None:
     told = "propose a candidate to a curator: says what that reveals, asks, and writes its digest"
     propose = add(commands, "propose", _INDICATOR, "propose", told, home=False, config=False)
-    propose.add_argument("kind", choices=_KINDS)
+    propose.add_argument("kind", choices=_KINDS, help="what the candidate is")
     propose.add_argument(
         "value", help="a public host; ECOSYSTEM:NAME@VERSION, or @* for all; of file and mcp the SHA-256"
     )
@@ -63,7 +63,7 @@ def _catalog(commands: Commands) -> None:
     catalog.add_argument(
         "--false-positives", action="store_true", help="count what people call wrong, not what guards object to"
     )
-    catalog.add_argument("--out", metavar="FILE", required=True)
+    catalog.add_argument("--out", metavar="FILE", required=True, help="the catalog's new file")
 
 
 def _consensus(commands: Commands) -> None:
@@ -78,7 +78,7 @@ def _consensus(commands: Commands) -> None:
     consensus.add_argument("--count", metavar="FILE", help="the issuer's signed count of the epoch")
     consensus.add_argument("--at-least", type=int, metavar="K", help="by default what it takes for its members' age")
     consensus.add_argument("--days", type=int, default=90, metavar="N", help="how long it holds (default: %(default)s)")
-    consensus.add_argument("--out", metavar="FILE", required=True)
+    consensus.add_argument("--out", metavar="FILE", required=True, help="the statement's new file")
 
 
 def _pack(commands: Commands) -> None:
@@ -86,10 +86,10 @@ def _pack(commands: Commands) -> None:
     pack = add(commands, "pack", _INDICATOR, "pack", told)
     pack.add_argument("name", help="the pack's name, indicator-...")
     pack.add_argument("statements", metavar="FILE", nargs="+", help="what `indicator consensus` wrote")
-    pack.add_argument("--version", type=int, required=True, metavar="N")
+    pack.add_argument("--version", type=int, required=True, metavar="N", help="the pack's; above what is out")
     pack.add_argument("--catalog", metavar="FILE", action="append", default=[], help="theirs; by default the commons'")
     pack.add_argument("--author", action="append", required=True, metavar="NAME", help="may be repeated")
     pack.add_argument("--sign-off", action="append", default=[], metavar="NAME<MAIL>", help="an author's DCO")
     pack.add_argument("--demo", action="store_true", help="let statements of demonstrations count")
     pack.add_argument("--proposal", metavar="FILE", help="where to write what a person should look at")
-    pack.add_argument("--out", metavar="FILE", required=True)
+    pack.add_argument("--out", metavar="FILE", required=True, help="the pack's new file")

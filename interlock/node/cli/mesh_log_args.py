@@ -86,7 +86,7 @@ def _proof(group: Commands) -> None:
 def _verify(group: Commands) -> None:
     example = "interlock mesh log verify entry.json.tlog-proof --entry entry.json --policy log-policy.txt"
     verify = _added(group, "verify", "check a proof offline: the log, the quorum, the entry's place", example)
-    verify.add_argument("file", metavar="FILE.tlog-proof")
+    verify.add_argument("file", metavar="FILE.tlog-proof", help="the proof")
     verify.add_argument("--entry", metavar="FILE", required=True, help="the entry's bytes")
     _policy(verify)
 

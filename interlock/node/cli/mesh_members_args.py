@@ -59,9 +59,9 @@ def _issuer_commands(commands: Commands) -> None:
     listed = _issuer(commands, "list", "the organisations: enrolled, waiting, revoked")
     listed.add_argument("--json", action="store_true", help="one JSON object")
     approve = _issuer(commands, "approve", "enrol an organisation that waits")
-    approve.add_argument("organisation", metavar="NAME")
+    approve.add_argument("organisation", metavar="NAME", help="the organisation that waits")
     revoke = _issuer(commands, "revoke", "give an organisation no token any more")
-    revoke.add_argument("organisation", metavar="NAME")
+    revoke.add_argument("organisation", metavar="NAME", help="the organisation")
 
 
 def _epoch_commands(commands: Commands) -> None:
@@ -80,17 +80,17 @@ def _epoch_commands(commands: Commands) -> None:
     keys.add_argument("--out", metavar="DIR", required=True, help="the folder for the files")
     count = _issuer(commands, "count", "how many tokens of an epoch were given out: the issuer's signed count")
     count.add_argument("task", help="the task's name")
-    count.add_argument("epoch", type=int)
+    count.add_argument("epoch", type=int, help="the epoch's number, as a collected batch names it")
     count.add_argument("--out", metavar="FILE", help="write it to a file, to be published once it is final")
     told = "publish member keys, or final counts, in a commons and its log"
     publish = add(commands, "publish", _MEMBERS, "publish", told, home=False)
-    publish.add_argument("files", metavar="FILE", nargs="+")
+    publish.add_argument("files", metavar="FILE", nargs="+", help="member keys, or final counts")
     publish.add_argument("--dir", metavar="DIR", required=True, help="the commons' folder")
 
 
 def _organisation_commands(commands: Commands) -> None:
     join = add(commands, "join", _JOINED, "join", "enrol this organisation with an issuer")
-    join.add_argument("--issuer", metavar="URL", required=True)
+    join.add_argument("--issuer", metavar="URL", required=True, help="where it is")
     join.add_argument("--issuer-key", metavar="KEY", required=True, help="its key, from somebody you trust")
     join.add_argument(
         "--invite", metavar="FILE", help="the invite's file; without one a person decides: join again then"
@@ -99,7 +99,7 @@ def _organisation_commands(commands: Commands) -> None:
     add(commands, "token", _JOINED, "token", "fetch this organisation's tokens of the epochs that it is to report")
     audit = add(commands, "audit", _JOINED, "audit", "hold an issuer's count against members, and a batch's reports")
     audit.add_argument("task", help="the task's name")
-    audit.add_argument("epoch", type=int)
+    audit.add_argument("epoch", type=int, help="the epoch's number, as a collected batch names it")
     audit.add_argument("--issuer", metavar="URL", help="by default the one that this organisation joined")
     audit.add_argument("--reports", type=int, metavar="N", help="how many reports the batch had")
     audit.add_argument("--json", action="store_true", help="one JSON object")

@@ -14,6 +14,7 @@ _COUNT: Final = "interlock.node.cli.mesh_count"
 _STATUS: Final = "interlock.node.cli.mesh_status"
 _TRY: Final = "interlock.node.cli.mesh_try"
 _PACK: Final = "mesh:PACK@RING"
+_NAMED: Final = "a pack of the commons, and the ring that it is followed in"
 _EXAMPLES: Final = {
     "subscribe": "interlock mesh subscribe mesh:coding-agent@stable --window 7d",
     "update": "interlock mesh update",
@@ -56,32 +57,32 @@ def _init(group: Commands) -> None:
 
 def _following(group: Commands) -> None:
     subscribe = _add(group, "subscribe", _NODE, "follow packs in their rings, and bring them into force")
-    subscribe.add_argument("pack", metavar=_PACK, nargs="+")
+    subscribe.add_argument("pack", metavar=_PACK, nargs="+", help=_NAMED)
     subscribe.add_argument(
         "--window",
         metavar="TIME",
         help="watch each new version for so long before it is in force (7d, 12h, 30m; 0s for none)",
     )
     unsubscribe = _add(group, "unsubscribe", _NODE, "follow a pack no more, and take it out of force")
-    unsubscribe.add_argument("pack", metavar=_PACK)
+    unsubscribe.add_argument("pack", metavar=_PACK, help=_NAMED)
     update = _add(group, "update", _NODE, "look for news once, now, and say what they change")
     _json(update)
     diff = _add(group, "diff", _NODE, "say in words what an update would change, and change nothing")
     diff.add_argument("pack", metavar=_PACK, nargs="*", help="all that is followed, where none is named")
     _json(diff)
     pin = _add(group, "pin", _NODE, "stay at one version of a pack, or follow the newest again")
-    pin.add_argument("pack", metavar=_PACK)
+    pin.add_argument("pack", metavar=_PACK, help=_NAMED)
     pin.add_argument("version", metavar="VERSION", type=int, nargs="?", help="the one in force, or a later one")
     pin.add_argument("--clear", action="store_true", help="follow the newest again")
     rollback = _add(group, "rollback", _NODE, "return to the version that was in force before, and stay there")
-    rollback.add_argument("pack", metavar=_PACK)
+    rollback.add_argument("pack", metavar=_PACK, help=_NAMED)
     run = add(group, "run", _COUNT, "run", "follow the commons and report, until stopped")
     add_service(run)
 
 
 def _permitting(group: Commands) -> None:
     grant = _add(group, "grant", _NODE, "let rules of a community pack block and mask here")
-    grant.add_argument("pack", metavar=_PACK)
+    grant.add_argument("pack", metavar=_PACK, help=_NAMED)
     grant.add_argument("rules", metavar="RULE", nargs="*", help="ids of rules; all of the pack's where none is named")
     which = grant.add_mutually_exclusive_group()
     which.add_argument("--revoke", action="store_true", help="take the grant back")
@@ -109,13 +110,14 @@ def _trying(group: Commands) -> None:
     )
     _json(trying)
     journal = _add(group, "journal", _TRY, "keep events of this node for trials, encrypted; off by default")
-    journal.add_argument("action", choices=("on", "off", "status", "drop"))
+    journal.add_argument("action", choices=("on", "off", "status", "drop"), help="drop deletes what is kept")
     journal.add_argument("--max-mib", type=int, metavar="N", default=64, help="its largest size (default: %(default)s)")
     _json(journal)
     step = _add(group, "stepback", _TRY, "rules that object to too many, and should be in shadow")
-    step.add_argument("action", nargs="?", default="list", choices=("list", "check", "apply", "dismiss", "undo", "set"))
-    step.add_argument("pack", metavar=_PACK, nargs="?")
-    step.add_argument("rule", metavar="RULE", nargs="?")
+    actions = ("list", "check", "apply", "dismiss", "undo", "set")
+    step.add_argument("action", nargs="?", default="list", choices=actions, help="what to do (default: %(default)s)")
+    step.add_argument("pack", metavar=_PACK, nargs="?", help="apply, dismiss, undo: the pack")
+    step.add_argument("rule", metavar="RULE", nargs="?", help="apply, dismiss, undo: the id of its rule")
     step.add_argument("--receipts", metavar="FILE", help="check: what to count in (default: the guard's own)")
     step.add_argument("--principals", type=int, metavar="N", help="set: so many distinct principals have to be met")
     step.add_argument("--spans", type=int, metavar="N", help="set: and so many distinct runs of agents")

@@ -20,11 +20,11 @@ def register(group: Commands) -> None:
     _rings(group)
     told = "put a pack and all that shows it into one file, which verifies offline"
     export = _operator(group, "export", told)
-    export.add_argument("pack", metavar="PACK@RING")
+    export.add_argument("pack", metavar="PACK@RING", help="the pack, and the ring that it is out in")
     export.add_argument("--out", metavar="FILE", required=True, help="the file to write, such as team.ilpack")
     told = "verify a .ilpack offline: signatures, log, witnesses, promotion"
     verify = add(group, "verify", _VERIFY, "verify", told)
-    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("file", metavar="FILE", help="the .ilpack")
     verify.add_argument("--root", metavar="FILE", help="the commons' first root, in place of what a home has pinned")
     verify.add_argument("--log-policy", metavar="FILE", help="the log, its witnesses, the quorum; with --root")
     verify.add_argument("--json", action="store_true", help="one JSON object")
@@ -35,7 +35,7 @@ def _publish(group: Commands) -> None:
     told = "publish a pack in canary or beta, or a catalog; or finish a publish that was cut short"
     publish = _operator(group, "publish", told)
     publish.add_argument("pack", metavar="PACK", nargs="?", help="a policy, a pack's source or a pack; or builtin:NAME")
-    publish.add_argument("--ring", choices=_RINGS)
+    publish.add_argument("--ring", choices=_RINGS, help="where the pack comes out")
     publish.add_argument("--catalog", metavar="FILE", help="publish a task's catalog in place of a pack")
     _key(publish, "sign with this key, such as a reviewer's own, in place of the role's")
     cut_short = publish.add_mutually_exclusive_group()
@@ -52,14 +52,14 @@ def _publish(group: Commands) -> None:
 
 def _rings(group: Commands) -> None:
     review = _operator(group, "review", "log a reviewer's word on what is out in a ring")
-    review.add_argument("pack", metavar="PACK@RING")
+    review.add_argument("pack", metavar="PACK@RING", help="the pack, and the ring that it is out in")
     _key(review, "the reviewer's key", required=True)
     verdict = review.add_mutually_exclusive_group(required=True)
-    verdict.add_argument("--approve", dest="verdict", action="store_const", const="approve")
-    verdict.add_argument("--reject", dest="verdict", action="store_const", const="reject")
+    verdict.add_argument("--approve", dest="verdict", action="store_const", const="approve", help="let it on to stable")
+    verdict.add_argument("--reject", dest="verdict", action="store_const", const="reject", help="keep it out of stable")
     review.add_argument("--note", default="", metavar="TEXT", help="one line, for whoever reads the log")
     promote = _operator(group, "promote", "bring a version that is out in a ring on to a later one")
-    promote.add_argument("pack", metavar="PACK@VERSION")
+    promote.add_argument("pack", metavar="PACK@VERSION", help="the pack, and the version that is out")
     promote.add_argument("--from", dest="from_ring", choices=_RINGS[:2], default="beta", help="default: %(default)s")
     promote.add_argument("--to", choices=_RINGS[1:], default="stable", help="default: %(default)s")
     _key(promote, "sign with this key in place of the role's")
@@ -106,5 +106,5 @@ def _source(parser: argparse.ArgumentParser) -> None:
         "--sign-off", action="append", metavar="NAME<MAIL>", help="an author's DCO: 'Ada <ada@a.example>'"
     )
     parser.add_argument("--licence", metavar="SPDX", help="default: the source's, or Apache-2.0")
-    parser.add_argument("--status", choices=("active", "shadow", "deprecated"))
+    parser.add_argument("--status", choices=("active", "shadow", "deprecated"), help="default: the source's, or active")
     parser.add_argument("--author-key", metavar="KEY", help="with which its author may take it back, in its text form")

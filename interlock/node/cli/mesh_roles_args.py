@@ -39,7 +39,7 @@ def register(group: Commands) -> None:
 def _setup(group: Commands) -> None:
     told = "make a role's folder: keys, tokens, configuration"
     setup = add(group, "setup", _SETUP, "setup", told, home=False, config=False)
-    setup.add_argument("--role", choices=ROLES, required=True)
+    setup.add_argument("--role", choices=ROLES, required=True, help="what the folder is for")
     setup.add_argument("--dir", metavar="DIR", required=True, help="the role's new folder")
     setup.add_argument(
         "--holder",
@@ -51,32 +51,33 @@ def _setup(group: Commands) -> None:
     setup.add_argument(
         "--threshold", type=int, default=2, metavar="N", help="commons: holders who sign (default: %(default)s)"
     )
-    _given(setup)
+    _given(setup, "log: its origin; witness: its name in policies")
 
 
 def _serve(group: Commands) -> None:
     serve = add(group, "serve", _ROLES, "serve", "run a role that listens, until stopped", home=False)
     serve.epilog, serve.formatter_class = _EXAMPLES, argparse.RawDescriptionHelpFormatter
-    serve.add_argument("--role", choices=(*ROLES, WORKER), required=True)
+    told = "which one; dap-worker does jobs of the leader whose folder it is given"
+    serve.add_argument("--role", choices=(*ROLES, WORKER), required=True, help=told)
     serve.add_argument("--dir", metavar="DIR", help="the role's folder; by default the [serve] section names it")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
     serve.add_argument("--listen-fd", type=int, metavar="N", help="a listening socket that was handed down")
-    serve.add_argument("--tls-cert", metavar="FILE")
-    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--tls-cert", metavar="FILE", help="serve over TLS: the certificate, with its chain, in PEM")
+    serve.add_argument("--tls-key", metavar="FILE", help="the certificate's private key, in PEM")
     told = "who comes with a token shows a certificate of this CA too (mTLS)"
     serve.add_argument("--tls-client-ca", metavar="FILE", help=told)
     serve.add_argument("--demo", action="store_true", help="aggregators: also serve tasks with the floor of a demo")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
     add_service(serve)
     told = "With these the folder of --dir is made at the first start; later they change nothing, and may stay."
-    _given(serve.add_argument_group("what setup takes", told))
+    name = "log: its origin; witness: its name in policies; dap-worker: a name that no other worker has"
+    _given(serve.add_argument_group("what setup takes", told), name)
 
 
-def _given(to: argparse._ActionsContainer) -> None:
-    """The options named in GIVEN."""
-    told = "log: its origin; witness: its name in policies; dap-worker: a name that no other worker has"
-    to.add_argument("--name", metavar="NAME", default="", help=told)
+def _given(to: argparse._ActionsContainer, name: str) -> None:
+    """The options named in GIVEN; `name` is what --name is for."""
+    to.add_argument("--name", metavar="NAME", default="", help=name)
     to.add_argument(
         "--log-policy", metavar="FILE", help="the log, its witnesses, the quorum: for every role but issuer"
     )

@@ -39,6 +39,12 @@ _DIFF_EXIT: Final = "exit codes: 0 they mean the same, 1 they do not, 2 one of t
 _EXPLAIN: Final = (
     "say for one event which condition decided each rule, what would have to change, and where the rule runs"
 )
+_EXAMPLES: Final = {
+    "explain": "interlock policy explain team.json event.json --all",
+    "show": "interlock policy show builtin:coding-agent",
+    "schema": "interlock policy schema > policy.schema.json",
+    "trust": "interlock policy trust overlay.json",
+}
 _TRUST: Final = (
     "read an overlay, and let policies that name it use it as it now stands; changed by one byte, it is refused. "
     "It needs a person at a terminal, and no agent above"
@@ -82,7 +88,9 @@ def _verb(
     *policies: str,
     epilog: str | None = None,
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=help_, description=help_, epilog=epilog)
+    told = f"{help_[0].upper()}{help_[1:]}."
+    example = epilog or f"example: {_EXAMPLES[name]}"
+    verb = verbs.add_parser(name, help=help_, description=told, epilog=example)
     shipped = ", ".join(PREFIX + name for name in builtin_names())
     for policy in policies:
         verb.add_argument(policy, metavar=f"FILE|{PREFIX}NAME", help=f"a policy file, or one that ships: {shipped}")

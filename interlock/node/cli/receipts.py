@@ -26,6 +26,12 @@ from interlock.interceptors.hooks.entry import guard_settings
 __all__ = ["found_receipts", "receipts_file", "register", "said"]
 
 _PAUSE_S: Final = 0.5
+_EXAMPLES: Final = {
+    "verify": "interlock receipts verify receipts.jsonl --head 3f2a9c...",
+    "tail": "interlock receipts tail -n 50 --follow",
+    "show": "interlock receipts show 3f2a9c",
+    "prove": "interlock receipts prove 3f2a9c --out decided.json",
+}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,7 +55,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: object, help_: str, *, one: bool = False
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=help_, description=help_)
+    told = f"{help_[0].upper()}{help_[1:]}."
+    verb = verbs.add_parser(name, help=help_, description=told, epilog=f"example: {_EXAMPLES[name]}")
     if one:
         verb.add_argument("id", metavar="ID", help="a call id (its first digits will do), or #N for the N-th receipt")
     verb.add_argument("file", nargs="?", metavar="FILE", help="the receipts (those of the configuration)")

@@ -26,7 +26,7 @@ __all__ = ["publisher_of", "serving"]
 def publisher_of(config: ServeConfig, clock: Clock) -> Publisher:
     """Publishing in a commons' folder, through the log it names. Raises: BadConfig, BadState."""
     if not config.directory.is_dir():
-        raise BadState("is not there", where=str(config.directory), fix=MAKE_IT)
+        raise BadState("is not there", where=str(config.directory), fix=f"{MAKE_IT} commons")
     policy = policy_in(config)
     if not config.log_url:
         raise BadConfig("is not set", where="[serve] log_url", fix="name the log that this commons publishes to")
@@ -40,7 +40,7 @@ def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     """What was published; renewed in time, where the keys for that lie there. Raises: BadConfig, BadState, BadKey."""
     public = config.directory / "public"
     if not public.is_dir():
-        raise BadState("holds no commons", where=str(config.directory), fix=MAKE_IT)
+        raise BadState("holds no commons", where=str(config.directory), fix=f"{MAKE_IT} commons")
     app = commons.app(public)
     if not (config.directory / "keys" / "timestamp.key").exists():
         yield app  # a copy without keys: served as it is

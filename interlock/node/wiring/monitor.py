@@ -24,7 +24,7 @@ __all__ = ["monitor_of", "serving"]
 def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
     """The monitor in a folder. Raises: BadConfig, for fewer than two mirrors; BadState, NotWritable."""
     if not (config.directory / "node.json").exists():
-        raise BadState("is no folder of the role monitor", where=str(config.directory), fix=MAKE_IT)
+        raise BadState("is no folder of the role monitor", where=str(config.directory), fix=f"{MAKE_IT} monitor")
     if len(config.mirrors) < 2:
         raise BadConfig("names fewer than two", where="[serve] mirrors", fix='write mirrors = ["NAME=URL", "NAME=URL"]')
     places = {name: fetcher_of(url) for name, url in config.mirrors.items()}

@@ -13,7 +13,7 @@ from interlock.transparency.policy import TlogPolicy, parse_policy
 
 __all__ = ["APART", "MAKE_IT", "in_background", "policy_in"]
 
-MAKE_IT: Final = "make it with interlock mesh setup"
+MAKE_IT: Final = "make it with interlock mesh setup --role"  # and the role
 APART: Final = "who enrols members never holds their shares: use another folder, and another operator"
 _STOP_S: Final = 2.0  # longer than a turn takes; one that hangs on a peer is cut short, as every write is whole
 _LIMIT: Final = 1 << 20

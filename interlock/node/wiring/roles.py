@@ -43,6 +43,7 @@ _MARKS: Final = {
     "dap-helper": "hpke.json",
     "dap-worker": "hpke.json",
 }
+_OF_LEADER: Final = "name the leader's folder, or on another machine a copy of it"
 _MANY: Final = {"dap-worker"}  # any number of processes may serve these from one folder, beside the leader itself
 Role = Callable[[ServeConfig, Clock], contextlib.AbstractContextManager[Starlette]]
 
@@ -53,10 +54,11 @@ def role_app(role: str, config: ServeConfig, clock: Clock) -> Iterator[Starlette
 
     Raises: BadConfig, BadState, BadKey, Locked, NotWritable.
     """
+    fix = _OF_LEADER if role in _MANY else f"{MAKE_IT} {role}"
     if not config.directory.is_dir():
-        raise BadState("is not there", where=str(config.directory), fix=MAKE_IT)
+        raise BadState("is not there", where=str(config.directory), fix=fix)
     if role in _MARKS and not (config.directory / _MARKS[role]).exists():
-        raise BadState(f"is no folder of the role {role}", where=str(config.directory), fix=MAKE_IT)
+        raise BadState(f"is no folder of the role {role}", where=str(config.directory), fix=fix)
     alone = contextlib.nullcontext() if role in _MANY else alone_in(config.directory)
     with alone, _wired(role)(config, clock) as app:
         yield app
