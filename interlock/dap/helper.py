@@ -33,7 +33,7 @@ from interlock.dap.jobs import (
 from interlock.dap.membership import Admit, admit_all
 from interlock.dap.opening import helper_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, decoded, missing, to_b64url
-from interlock.dap.repair import REPAIR, REPAIRS, JobPart, Repair, RepairReq, RepairResp, agreed
+from interlock.dap.repair import REPAIR, JobPart, Repair, RepairReq, RepairResp, agreed
 from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
 from interlock.dap.storage import HelperStorage
 from interlock.dap.task import AggregatorTask, Task
@@ -175,7 +175,6 @@ class Helper:
         """RepairReq -> RepairResp; leaves out what the leader does not hold alike, and writes down who asked."""
         held = task_of_id(self._tasks, task_id)
         repair_id = held.resource_id(REPAIR, body)
-        place = held.task.helper_resource(*REPAIRS, to_b64url(repair_id))
         request = decoded(RepairReq.decode, body, task_id)
         selection = selected(held.task, request.job, request.selector)
 
@@ -186,7 +185,7 @@ class Helper:
             _log.warning("a batch of task %s is repaired: %s", to_b64url(task_id), repair.text)
             return RepairResp(ours).encode(), repair
 
-        return Resource(repair_id, self._storage.repair(task_id, repair_id, selection, judge), place)
+        return Resource(repair_id, self._storage.repair(task_id, repair_id, selection, judge))
 
     def _checked_job(self, held: AggregatorTask, body: bytes) -> tuple[AggregationJobInitReq, bytes]:
         """The conditions of 4.5.3.2 that fail the whole job; returns it and its batch id, where it has one."""

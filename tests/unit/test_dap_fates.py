@@ -284,6 +284,10 @@ def test_the_question_is_asked_with_the_members_token_and_in_a_message_of_ours(t
         assert asked("collector").status_code == 403
         assert asked("acme", {"content-type": "application/ppm-dap;message=fate-req"}).status_code == 415
         found, other = asked("acme"), asked("globex")
+        endless = httpx.post(
+            url, content=bytes(1 << 18), headers={**typed, "authorization": f"Bearer {TOKENS['acme']}"}
+        )
+        assert endless.status_code == 413, "a hundred questions are short"
     assert found.headers["content-type"] == media("fate-resp")
     assert FateResp.decode(found.content).fates[0].standing is not Standing.UNKNOWN
     assert FateResp.decode(other.content).fates[0].standing is Standing.UNKNOWN

@@ -46,6 +46,7 @@ from interlock.node.tokens import NotAllowed, TokenTable
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
 
 BODY_LIMIT: Final = 64 << 20  # bytes of a request
+FATES_LIMIT: Final = 1 << 17  # of one with questions, which anyone may send where reports prove membership
 HPKE_CACHE_S: Final = 43_200  # keys change rarely; a replaced one opens for a day at least, twice this long (4.4.1)
 RETRY_AFTER_S: Final = 1
 _RESOURCE_ID_SIZE: Final = 16
@@ -85,7 +86,8 @@ def leader_app(
     async def fates(request: Request) -> Response:
         task_id = _task_id(request)
         member = sender(request, task_id)
-        answer = await run_in_threadpool(leader.process_fates, task_id, await _body(request, "fate-req"), member)
+        body = await _body(request, "fate-req", FATES_LIMIT)
+        answer = await run_in_threadpool(leader.process_fates, task_id, body, member)
         return Response(answer, media_type=media_type("fate-resp"))
 
     async def create(request: Request) -> Response:
@@ -166,7 +168,7 @@ def helper_app(
         leader = leaders.name_of(request.headers.get("authorization"))
         task_id, body = _task_id(request), await _body(request, "repair-req")
         found = await run_in_threadpool(helper.process_repair, task_id, body, leader)
-        return _created(request, found, "repair-resp")
+        return _representation(request, found, "repair-resp")
 
     jobs, shares = "/tasks/{task}/aggregation_jobs", "/tasks/{task}/aggregate_shares"
     routes = [
@@ -230,11 +232,11 @@ def _resource_id(request: Request) -> bytes:
     return found
 
 
-async def _body(request: Request, message: str) -> bytes:
+async def _body(request: Request, message: str, limit: int | None = None) -> bytes:
     """The request's body, of the one media type that belongs here. Raises: DapProblem, BadBody."""
     if message_of(request.headers.get("content-type", "")) != message:
         raise DapProblem(None, f"the media type that belongs here is {media_type(message)}", status=415)
-    return await body_of(request, BODY_LIMIT)
+    return await body_of(request, BODY_LIMIT if limit is None else limit)
 
 
 def _created(request: Request, found: Resource, message: str) -> Response:
