@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
@@ -169,15 +170,18 @@ def http_client(
     socket: str | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> httpx.Client:
-    """A client that follows no redirect, trusts no environment proxy, takes nothing compressed, and does not wait:
+    """A client that follows no redirect, trusts no environment proxy, takes nothing compressed, keeps no cookie, by
+    which a server would know who comes again, and does not wait:
     no longer than `timeout_s` for the next byte, and `answer_s` for an answer's last."""
     transport = httpx.HTTPTransport(verify=True if tls is None else tls, trust_env=False, uds=socket)
     pool: Any = transport._pool  # httpx takes no network backend; httpcore does
     pool._network_backend = _Timed(pool._network_backend, answer_s)
     headers = {"Accept-Encoding": "identity"}
-    return httpx.Client(
+    client = httpx.Client(
         transport=transport, headers=headers, timeout=timeout_s, follow_redirects=False, trust_env=False
     )
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    return client
 
 
 class _Timed:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ import pytest
 
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.base.fetch import HttpPoster, http_client
 from interlock.commons.monitor import Monitor
 from interlock.commons.notices import AGREES, DIFFERS, MAX_NOTICE, PROVEN, Notice, parse_answer, read_said
 from interlock.node.cli import mesh_count, mesh_monitor, mesh_node, mesh_notices, mesh_setup, mesh_status
@@ -186,6 +188,36 @@ def test_mesh_run_tells_beside_its_updates(scene: Scene, monkeypatch: pytest.Mon
     assert scene.member("run") == EXIT_OK
     watching.join(10)
     assert scene.monitor.notices.told().counts == {AGREES: 1}
+
+
+def test_a_server_that_sets_a_cookie_does_not_know_who_comes_again() -> None:
+    """Of a monitor, an aggregator, a mirror alike: one client may be kept for as long as a node runs."""
+    seen: list[str] = []
+
+    class Marks(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("Set-Cookie", "who=you; Path=/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Marks) as server, http_client() as client:
+
+        def twice() -> None:
+            for _ in range(2):
+                server.handle_request()
+
+        thread = threading.Thread(target=twice)
+        thread.start()
+        post = HttpPoster(f"http://127.0.0.1:{server.server_port}/notices", max_length=9, client=client)
+        for _ in range(2):
+            post(b"")
+        thread.join(10)
+    assert seen == ["", ""]
 
 
 def test_a_victim_of_another_history_is_found_though_it_never_saw_the_first(
