@@ -20,7 +20,7 @@ pub const CLOUD_METADATA: [&str; 14] = [
     "metadata.google.internal",
 ];
 
-const LOCAL: [&str; 9] = [
+const LOCAL: [&str; 14] = [
     "localhost",
     "local",
     "internal",
@@ -30,9 +30,14 @@ const LOCAL: [&str; 9] = [
     "corp",
     "test",
     "invalid",
+    "home",
+    "localdomain",
+    "private",
+    "in-addr.arpa",
+    "ip6.arpa",
 ];
 /// Networks that are no public ones: address, bits of the prefix.
-const NO_PUBLIC_V4: [([u8; 4], u32); 14] = [
+const NO_PUBLIC_V4: [([u8; 4], u32); 15] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
@@ -46,9 +51,10 @@ const NO_PUBLIC_V4: [([u8; 4], u32); 14] = [
     ([198, 18, 0, 0], 15),
     ([198, 51, 100, 0], 24),
     ([203, 0, 113, 0], 24),
+    ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
 ];
-const NO_PUBLIC_V6: [([u16; 8], u32); 9] = [
+const NO_PUBLIC_V6: [([u16; 8], u32); 11] = [
     ([0, 0, 0, 0, 0, 0, 0, 0], 127), // :: and ::1
     ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96),
     ([0x100, 0, 0, 0, 0, 0, 0, 0], 64),
@@ -58,6 +64,8 @@ const NO_PUBLIC_V6: [([u16; 8], u32); 9] = [
     ([0x2001, 0x10, 0, 0, 0, 0, 0, 0], 28),
     ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10),
+    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
 ];
 
 /// Whether a label is a number of an address: decimal, or hexadecimal in small letters.
@@ -142,16 +150,32 @@ pub fn is_public(host: &str) -> bool {
         let held = |(net, length): &([u16; 8], u32)| {
             (bits ^ u128::from(Ipv6Addr::from(*net))) >> (128 - length) == 0
         };
-        return !NO_PUBLIC_V6.iter().any(held);
+        return carried(address).is_none_or(is_public_v4) && !NO_PUBLIC_V6.iter().any(held);
     }
     if let Ok(address) = host.parse::<Ipv4Addr>() {
-        let bits = u32::from(address);
-        let held = |(net, length): &([u8; 4], u32)| {
-            (bits ^ u32::from(Ipv4Addr::from(*net))) >> (32 - length) == 0
-        };
-        return !NO_PUBLIC_V4.iter().any(held);
+        return is_public_v4(address);
     }
     host.contains('.') && !LOCAL.iter().any(|end| is_below(host, end))
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let bits = u32::from(address);
+    let held = |(net, length): &([u8; 4], u32)| {
+        (bits ^ u32::from(Ipv4Addr::from(*net))) >> (32 - length) == 0
+    };
+    !NO_PUBLIC_V4.iter().any(held)
+}
+
+/// The IPv4 address that an IPv6 address carries for gateways and tunnels: 6to4, compatible, mapped, translated, NAT64.
+fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match address.segments() {
+        [0x2002, high, low, ..]
+        | [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
 }
 
 fn is_below(host: &str, end: &str) -> bool {
@@ -173,10 +197,29 @@ mod tests {
             "fe80::1",
             "nodots",
             "100.64.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "::a00:1",
+            "::ffff:0:a00:1",
+            "fec0::1",
+            "ff0e::1",
+            "239.1.1.1",
+            "1.0.0.10.in-addr.arpa",
+            "db.home",
+            "localhost.localdomain",
+            "x.private",
         ] {
             assert!(!is_public(host), "{host}");
         }
-        for host in ["a.example", "8.8.8.8", "2600::1", "notlocalhost.example"] {
+        for host in [
+            "a.example",
+            "8.8.8.8",
+            "2600::1",
+            "notlocalhost.example",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+            "home.example",
+        ] {
             assert!(is_public(host), "{host}");
         }
     }
