@@ -188,16 +188,14 @@ def indicator_pack(
     *,
     authors: Sequence[str],
     signed_off_by: Sequence[str] = (),
-    licence: str = "CC0-1.0",
     organisations: int = 0,
     disputed: Sequence[str] = (),
-    fires: Sequence[Mapping[str, object]] = (),
     results: Sequence[str] = (),
 ) -> Pack:
     """A pack with a rule a kind, which blocks calls that name what many saw (`host:DIGEST` and alike).
 
     `organisations` is the least number that saw each. What is `disputed` goes into rules in shadow: seen, and felt by
-    nobody. `fires` are example calls that must meet the first rule, `results` digests of what the pack rests on.
+    nobody. `results` are digests of what the pack rests on.
     Raises: BadPack, BadCatalog (what is no indicator).
     """
     wrong = [i for i in (*indicators, *disputed) if not known_indicator(i)]
@@ -209,20 +207,16 @@ def indicator_pack(
         for kind in KINDS
         if any(i.startswith(f"{kind}:") for i in given)
     ]
-    rules[0]["examples"] = {"fires": [dict(event) for event in fires], **_PASSES}
     return build_pack(
         name,
         version,
         rules,
-        licence=licence,
+        licence="CC0-1.0",
         authors=authors,
         signed_off_by=signed_off_by,
         kind="indicator",
         results=results,
     )
-
-
-_PASSES: Final = {"passes": [{"action": "Bash", "args": {"command": "ls -l"}}]}
 
 
 def _indicator_rule(
@@ -238,7 +232,7 @@ def _indicator_rule(
         },
         "verdict": "block",
         "reason": f"the {_NOUNS[kind]} was reported{seen}",
-        "examples": {"fires": [], **_PASSES},
+        "examples": {"fires": [], "passes": [{"action": "Bash", "args": {"command": "ls -l"}}]},
     }
     return {**rule, "shadow": True} if shadow else rule
 

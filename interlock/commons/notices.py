@@ -32,7 +32,7 @@ from interlock.base.canonical import NotCanonical, encode, known_object
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, private_dir, read_bounded, stamped, unstamped
+from interlock.base.files import BadState, private_dir, read_bounded, stamped, typed, unstamped
 from interlock.base.text import is_sha256
 from interlock.commons.consent import Consent, Terms, read_consents
 from interlock.commons.pack import sha256_hex
@@ -259,10 +259,10 @@ def read_said(home: Path, monitor: str) -> Said:
     if not path.exists():
         return Said(monitor)
     body = unstamped(read_bounded(path, MAX_ANSWER), _SAID, 1, where=str(path))
-    fields = {key: body.get(key) for key in asdict(Said())}
-    if any(type(fields[key]) is not type(value) for key, value in asdict(Said()).items()):
-        raise BadState("is damaged", where=str(path), fix="remove it: it says what the monitor was told")
-    return Said(**fields) if fields["monitor"] == monitor else Said(monitor)  # type: ignore[arg-type]
+    fields = {"v": int, **{key: type(value) for key, value in asdict(Said()).items()}}
+    values = typed(body, fields, where=str(path), fix="remove it: it says what the monitor was told")
+    del values["v"]
+    return Said(**values) if values["monitor"] == monitor else Said(monitor)
 
 
 def forget_told(home: Path) -> None:

@@ -82,11 +82,9 @@ class Resolved:
     standings: tuple[Standing, ...]
 
 
-def resolve(
-    base: Sequence[RuleDoc], packs: Sequence[Subscribed], grants: Grants, withdrawn: Sequence[Withdrawn] = ()
-) -> Policy:
+def resolve(base: Sequence[RuleDoc], packs: Sequence[Subscribed], grants: Grants) -> Policy:
     """One Policy of base rules and packs. Raises: BadPolicy, where a rule does not compile; BadState."""
-    return resolved(base, packs, grants, withdrawn).policy
+    return resolved(base, packs, grants).policy
 
 
 def resolved(

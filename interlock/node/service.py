@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import one_line
@@ -21,8 +20,6 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = ["alone_in", "start_logging", "stop_event"]
-
-_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
 class _Lines(logging.Formatter):
@@ -51,13 +48,13 @@ def _message(record: logging.LogRecord) -> str:
     return one_line(record.getMessage() + (f" ({kind.__name__})" if kind else ""))
 
 
-def start_logging(form: str = "text", level: str = "info") -> None:
+def start_logging(form: str = "text") -> None:
     """Send the log to stderr; `form` is "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Lines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(_LEVELS[level])
+    root.setLevel(logging.INFO)
     for library in ("httpx", "tuf", "securesystemslib"):
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # else every stranger's garbage is a line

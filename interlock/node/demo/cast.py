@@ -83,12 +83,12 @@ class Cast:
                 last = _last_line(self.logs / f"{name}.log")
                 raise CommandFailed(f"ended with exit code {process.returncode}: {last}", where=name)
 
-    def run(self, args: Sequence[str], *, module: str = "interlock", expect: int = 0) -> str:
+    def run(self, args: Sequence[str], *, expect: int = 0) -> str:
         """Run one command to its end and return what it printed.
 
         Raises: CommandFailed, with the command's last line, where its exit code is not `expect`.
         """
-        return self.finish(self.begin(args, module=module), args, expect=expect)
+        return self.finish(self.begin(args), args, expect=expect)
 
     def begin(
         self, args: Sequence[str], *, module: str = "interlock", config: Path | None = None

@@ -80,24 +80,22 @@ def hit(tx: Tx, sql: str, *args: object) -> bool:
     return tx.execute(sql, args).rowcount > 0
 
 
-def of_rows(
-    tx: Tx, sql: str, rows: Sequence[Sequence[object]], before: Sequence[object] = ()
-) -> list[Sequence[object]]:
-    """Run a statement with `(?, ?), (?, ?)` for `{}`, as often as the rows need; what it returned.
-
-    `before` are the values that stand before the rows.
-    """
+def of_rows(tx: Tx, sql: str, rows: Sequence[Sequence[object]]) -> list[Sequence[object]]:
+    """Run a statement with `(?, ?), (?, ?)` for `{}`, as often as the rows need; what it returned."""
     found: list[Sequence[object]] = []
     for part in _parts(rows):
         one = f"({', '.join('?' * len(part[0]))})"
-        done = tx.execute(sql.format(", ".join([one] * len(part))), [*before, *(v for row in part for v in row)])
+        done = tx.execute(sql.format(", ".join([one] * len(part))), [v for row in part for v in row])
         if "RETURNING" in sql:
             found += done.fetchall()
     return found
 
 
 def of_values(tx: Tx, sql: str, values: Iterable[object], before: Sequence[object] = ()) -> list[Sequence[object]]:
-    """Run a statement with `?, ?` for `{}`, as often as the values need; what it found."""
+    """Run a statement with `?, ?` for `{}`, as often as the values need; what it found.
+
+    `before` are the values that stand before these.
+    """
     found: list[Sequence[object]] = []
     for part in _parts(values):
         done = tx.execute(sql.format(", ".join("?" * len(part))), [*before, *part])
