@@ -168,12 +168,12 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 /// The IPv4 address that an IPv6 address carries for gateways and tunnels: 6to4, compatible, mapped, translated, NAT64.
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let (high, low) = match address.segments() {
-        [0x2002, high, low, ..]
-        | [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
-        _ => return None,
+    let ([0x2002, high, low, ..]
+    | [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+    | [0, 0, 0, 0, 0xffff, 0, high, low]
+    | [0x64, 0xff9b, 0, 0, 0, 0, high, low]) = address.segments()
+    else {
+        return None;
     };
     Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
 }
