@@ -20,9 +20,10 @@ from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, unb64
 from interlock.transparency.entry import LogEntry, known_entry
 
-__all__ = ["MAX_JOURNAL", "STEPS", "Item", "Journal", "Loose", "Wanted", "dump_journal", "parse_journal"]
+__all__ = ["MAX_JOURNAL", "RENEWAL", "STEPS", "Item", "Journal", "Loose", "Wanted", "dump_journal", "parse_journal"]
 
 STEPS: Final = ("begun", "logged", "targets", "snapshot", "cosigned", "done")
+RENEWAL: Final = "renewal.json"  # the journal of new signatures under way, in HOME; a commons begins with one
 MAX_JOURNAL: Final = 16 << 20  # bytes
 _FORMAT: Final = "interlock-publish"
 _VERSION: Final = 3

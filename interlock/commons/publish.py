@@ -22,26 +22,10 @@ from interlock.commons.rekey import Rekeying
 from interlock.commons.release import Releases
 from interlock.commons.signers import RoleSigner
 from interlock.commons.statements import known_task
-from interlock.commons.steps import (
-    Append,
-    Published,
-    Steps,
-    UnfinishedPublish,
-    create_commons,
-    is_commons,
-    make_commons_keys,
-)
+from interlock.commons.steps import Append, Published, Steps, UnfinishedPublish
 from interlock.transparency.policy import TlogPolicy
 
-__all__ = [
-    "Append",
-    "Published",
-    "Publisher",
-    "UnfinishedPublish",
-    "create_commons",
-    "is_commons",
-    "make_commons_keys",
-]
+__all__ = ["Append", "Published", "Publisher", "UnfinishedPublish"]
 
 
 class Publisher(Releases, Rekeying):

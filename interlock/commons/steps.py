@@ -27,27 +27,23 @@ from typing import Final
 
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, file_lock, private_dir, read_bounded
+from interlock.base.files import file_lock, private_dir, read_bounded
 from interlock.base.files import replace as replace_file
-from interlock.base.keys import Ed25519Signer, Ed25519Verifier, ed25519_of
-from interlock.base.primitives import Rng
+from interlock.base.keys import Ed25519Signer, ed25519_of
 from interlock.commons.compose import composed
-from interlock.commons.holders import CeremonyRefused, read_root, targets_of
-from interlock.commons.journal import MAX_JOURNAL, Item, Journal, Loose, Wanted, dump_journal, parse_journal
+from interlock.commons.holders import CeremonyRefused
+from interlock.commons.journal import MAX_JOURNAL, RENEWAL, Item, Journal, Loose, Wanted, dump_journal, parse_journal
 from interlock.commons.keyring import current_key
 from interlock.commons.layout import (
-    DELEGATIONS,
     LIFETIME_DAYS,
-    ONLINE_ROLES,
     PUBLIC_FILE,
-    TOP_ROLES,
     record_files,
     snapshot_files,
 )
 from interlock.commons.pack import sha256_hex
 from interlock.commons.records import MAX_RECORD, Evidence
 from interlock.commons.repository import Repository
-from interlock.commons.signers import RoleSigner, load_keys, make_keys, tuf_key
+from interlock.commons.signers import RoleSigner, tuf_key
 from interlock.commons.transcript import quorum
 from interlock.commons.waiting import add_waiting, read_waiting
 from interlock.transparency.entry import MAX_ENTRY, LogEntry, known_entry, signed_entry
@@ -61,15 +57,11 @@ __all__ = [
     "Published",
     "Steps",
     "UnfinishedPublish",
-    "create_commons",
-    "is_commons",
-    "make_commons_keys",
 ]
 
 Append = Callable[[bytes], bytes]  # an entry's bytes -> the proof file's bytes, once it is durable and cosigned
 
 _PUBLISH: Final = "journal.json"
-_RENEWAL: Final = "renewal.json"
 _OLD_S: Final = 6 * 3600.0  # a timestamp of this age is signed again even where the log does not answer
 
 
@@ -93,42 +85,6 @@ class Published:
     snapshot_version: int
     snapshot_sha256: str
     timestamp_version: int
-
-
-def make_commons_keys(home: Path, rng: Rng) -> dict[str, Ed25519Verifier]:
-    """Make the keys of all roles but the root's, as 0600 files below HOME/keys; returns the top roles' public keys.
-
-    Raises: NotWritable, BadKey.
-    """
-    private_dir(home)
-    signers = make_keys(home / "keys", (*TOP_ROLES, *DELEGATIONS), rng)
-    return {role: signers[role].verifier for role in TOP_ROLES}
-
-
-def is_commons(home: Path) -> bool:
-    """Whether a commons was begun in this folder, seen by clients or not yet."""
-    return (home / _RENEWAL).exists() or (home / "public" / "metadata" / "timestamp.json").exists()
-
-
-def create_commons(home: Path, root: bytes, now_us: int, targets: bytes | None = None) -> Repository:
-    """Begin the commons in HOME/public under a root that its keyholders signed, as they did `targets` if they hold it.
-
-    Clients see it once a `Publisher` has logged the first snapshot, which any publish or renewal does.
-    Raises: CeremonyRefused, BadState, BadKey.
-    """
-    repository = Repository(home / "public")
-    held = targets_of(read_root(root, "root").signed) is not None
-    if held and targets is None:
-        fix = "put 1.targets.json, which the ceremony made, beside the root"
-        raise CeremonyRefused("have to be signed by their holders first", where="targets", fix=fix)
-    with file_lock(home / "lock"):
-        if is_commons(home):
-            raise BadState("is a commons already", where=str(home), fix="use another folder")
-        signers = load_keys(home / "keys", (*(ONLINE_ROLES if held else TOP_ROLES), *DELEGATIONS))
-        data = repository.create(root, signers, now_us, targets if held else None)
-        first = Journal("snapshot", now_us, {"snapshot": 0}, snapshot_sha256=sha256_hex(data))
-        replace_file(home / _RENEWAL, dump_journal(first))
-    return repository
 
 
 @dataclass(frozen=True)
@@ -163,7 +119,7 @@ class Steps:
     def resume(self, *, signer: RoleSigner | None = None) -> Published | None:
         """Finish the publish that was cut short; None where there is none. Raises: as `publish`."""
         with file_lock(self.home / "lock", wait=True):
-            self._settle(_RENEWAL)
+            self._settle(RENEWAL)
             journal = self._read(_PUBLISH)
             return None if journal is None else self._published(self._finish(_PUBLISH, journal, signer))
 
@@ -191,7 +147,7 @@ class Steps:
         """
         with file_lock(self.home / "lock", wait=True):
             try:
-                settled = [self._settle(name) for name in (_RENEWAL, _PUBLISH)]
+                settled = [self._settle(name) for name in (RENEWAL, _PUBLISH)]
                 if not any(settled):
                     self._renew()
             except InterlockError:
@@ -208,7 +164,7 @@ class Steps:
             self._stamp()
             return
         journal = Journal("logged", now_us, self.repository.versions(), roles=roles)
-        self._finish(_RENEWAL, self._kept(_RENEWAL, journal), None)
+        self._finish(RENEWAL, self._kept(RENEWAL, journal), None)
 
     def _stamp(self) -> None:
         """Sign the timestamp alone, for the snapshot that clients see."""
@@ -219,7 +175,7 @@ class Steps:
     def _settle(self, name: str) -> bool:
         """Finish what has begun to write, so that the next builds on what clients see; returns whether anything had."""
         journal = self._read(name)
-        if journal is None or not (journal.writing or (name == _RENEWAL and journal.step != "done")):
+        if journal is None or not (journal.writing or (name == RENEWAL and journal.step != "done")):
             return False
         self._finish(name, journal, None)
         return True
@@ -236,7 +192,7 @@ class Steps:
         Raises: UnfinishedPublish, NeedsHolders; what `begin` and `append` raise.
         """
         with file_lock(self.home / "lock", wait=True):
-            self._settle(_RENEWAL)
+            self._settle(RENEWAL)
             journal = self._read(_PUBLISH)
             same = journal is not None and journal.wanted == wanted
             if journal is None or (journal.step == "done" and not same):

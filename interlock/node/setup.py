@@ -25,10 +25,10 @@ from interlock.base.files import BadState, demand_new, private_dir, replace
 from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
 from interlock.base.settings import FORMAT, VERSION
+from interlock.commons.beginning import create_commons, is_commons, make_commons_keys
 from interlock.commons.ceremony import assemble, new_keys, request_of, sign_request
 from interlock.commons.holders import LEAST_THRESHOLD, CeremonyRefused, Holder, term_of
 from interlock.commons.keyring import named_key
-from interlock.commons.publish import create_commons, is_commons, make_commons_keys
 from interlock.commons.rootplan import Plan, expiry_us, finish_root, plan_of
 from interlock.commons.signers import own_key, read_key
 from interlock.commons.transcript import demand_transcript

@@ -16,6 +16,7 @@ from pathlib import Path
 from interlock.base.clock import ManualClock
 from interlock.base.fetch import DirectoryFetcher, Fetcher
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.commons.beginning import create_commons, make_commons_keys
 from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.gate import Bench
 from interlock.commons.holders import Circle, Holder
@@ -25,7 +26,7 @@ from interlock.commons.mirror import Mirror
 from interlock.commons.pack import Pack, build_pack, sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.promotion import NEEDS_PROMOTION
-from interlock.commons.publish import Publisher, create_commons, make_commons_keys
+from interlock.commons.publish import Publisher
 from interlock.commons.records import Promotion, Review
 from interlock.commons.repository import Repository
 from interlock.commons.reviewers import Reviewer, Reviewers

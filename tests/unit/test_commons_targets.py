@@ -15,6 +15,7 @@ from interlock.base.fetch import DirectoryFetcher
 from interlock.base.files import BadState
 from interlock.base.keys import MlDsaSigner
 from interlock.commons import installed
+from interlock.commons.beginning import create_commons, make_commons_keys
 from interlock.commons.ceremony import (
     Assembled,
     Request,
@@ -29,7 +30,7 @@ from interlock.commons.holders import CeremonyRefused, Circle, default_threshold
 from interlock.commons.keyring import make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, REVIEWERS_PATH
 from interlock.commons.operators import Operator, Operators
-from interlock.commons.publish import Publisher, create_commons, make_commons_keys
+from interlock.commons.publish import Publisher
 from interlock.commons.reviewers import Reviewer, Reviewers
 from interlock.commons.rootplan import Plan, expiry_us, plan_of
 from interlock.commons.signers import RoleSigner

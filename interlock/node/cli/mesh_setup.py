@@ -19,11 +19,11 @@ from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, NotWritable, file_lock, private_dir, read_bounded, read_private, replace
 from interlock.base.settings import read_settings
+from interlock.commons.beginning import is_commons
 from interlock.commons.holders import LEAST_THRESHOLD, MAX_TARGETS
 from interlock.commons.layout import LOG_PREFIX
 from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import PINS, init_node, read_pins
-from interlock.commons.publish import is_commons
 from interlock.commons.transcript import MAX_TRANSCRIPT
 from interlock.commons.turns import mirrors_of
 from interlock.node.cli.mesh_log import policy_in
