@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Phase
 from interlock.engine.origins import readings_of
 from interlock.engine.policy.argpath import path_steps
@@ -25,7 +26,7 @@ from interlock.engine.policy.regex_automaton import sure_length
 from interlock.engine.policy.regex_syntax import Node, parse
 from interlock.native.spelling import Unspellable, spelling
 
-__all__ = ["Frame", "Stays", "native_condition", "native_flow"]
+__all__ = ["Frame", "Stays", "native_condition", "native_detector", "native_flow"]
 
 _WHOLE: Final = Reading(MAX_TEXT)
 _ANY_LENGTH: Final = Reading(1 << 62)
@@ -95,7 +96,12 @@ def _arg(when: Mapping[str, Any], frame: Frame) -> _Json:
 
 
 def _detector(when: Mapping[str, Any], frame: Frame) -> _Json:
-    return {"detector": when["detector"], "params": when.get("params", {})}
+    return native_detector(when["detector"], when.get("params", {}), 0)
+
+
+def native_detector(name: str, params: Mapping[str, Any], finds: int) -> _Json:
+    """A detector; one that masks is told how many finds of a text it masks one by one, none of them in a condition."""
+    return {"detector": name, "params": {**params, "finds": finds} if REGISTRY[name].redacts else params}
 
 
 def _intent(when: Mapping[str, Any], frame: Frame) -> _Json:

@@ -14,7 +14,7 @@ from interlock.engine.event import Phase
 from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.model import Policy, Rule
 from interlock.native.availability import ABI_VERSION, PLAN_VERSION
-from interlock.native.conditions import Frame, Stays, native_condition, native_flow
+from interlock.native.conditions import Frame, Stays, native_condition, native_detector, native_flow
 
 __all__ = ["Planned", "Segment", "planned"]
 
@@ -81,15 +81,20 @@ def _native(rule: Rule, patient: bool) -> dict[str, Any]:
     if "when" not in plan:
         return {**_own(rule, plan), "when": None}
     frame, oversize = _frame(rule.phase, plan["oversize"], _Limits(plan["limits"]), plan["resolve"], patient)
-    kept = ("phase", "verdict", "reason", "policy_id", "attributed_to", "mask", "unjudged")
+    kept = ("phase", "verdict", "reason", "policy_id", "attributed_to", "unjudged")
     return {
         "id": plan["id"],  # the document's own: what it cannot judge it says under that
         "shadow": rule.shadow,
         **{name: plan[name] for name in kept},
+        "mask": _mask(plan["mask"], frame.limits.finds),
         "when": native_condition(plan["when"], frame),
         "flow": _first_flow(plan["when"]),
         "oversize": plan["unjudged"] if plan["unjudged"] == "escalate" else oversize,
     }
+
+
+def _mask(mask: Mapping[str, Any] | None, finds: int) -> dict[str, Any] | None:
+    return None if mask is None else {**mask, **native_detector(mask["detector"], mask["params"], finds)}
 
 
 class _Limits:

@@ -140,6 +140,23 @@ _CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[st
             {"action": "t", "args": {"l": [1, 2, 3, 9]}},
         ],
     ),
+    "many-finds": (
+        [
+            _rule("held", {"all": [{"action": "pay"}, {"detector": "secrets"}]}, "escalate"),
+            _rule("mask", {"action": "*"}, "modify", mask={"detector": "pii_redaction"}),
+            _rule("key", {"action": "log"}, "modify", mask={"detector": "secrets"}),
+            _rule("gone", {"action": "drop"}, "modify", remove={"detector": "secrets"}),
+        ],
+        {"limits": {"finds": 2}},
+        [
+            {"action": "t", "args": {"text": "4111 1111 1111 1111; " * 2, "more": ["123-45-6789"]}},
+            {"action": "t", "args": {"text": "4111 1111 1111 1111; " * 3, "more": ["123-45-6789"]}},
+            {"action": "log", "args": {"text": "password = 'hunter2hunter2'\n" * 3 + "AKIAQ7DGH5JKLQWE7T2M"}},
+            {"action": "log", "args": {"text": "AKIAQ7DGH5JKLQWE7T2M " * 3, "note": "stays"}},
+            {"action": "pay", "args": {"text": "password = 'hunter2hunter2'\n" * 9}},
+            {"action": "drop", "args": {"text": "password = 'hunter2hunter2'\n" * 9, "note": "stays"}},
+        ],
+    ),
 }  # fmt: skip
 
 

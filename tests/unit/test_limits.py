@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +17,15 @@ from hypothesis import strategies as st
 from bench.limits import CASES
 from interlock.engine.analysis.intents import intents
 from interlock.engine.detectors.hosts import urls_in_text
+from interlock.engine.detectors.registry import REGISTRY
+from interlock.engine.evaluate import PythonEvaluator
 from interlock.engine.event import SensorEvent
+from interlock.engine.policy.builtins import resolver
+from interlock.engine.policy.conditions import build_detector
+from interlock.engine.policy.limits import Limits
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Source
+from interlock.native.evaluator import chosen_evaluator
 
 COMMANDS = [name for name, make in CASES.items() if make()[0] == "Bash"]
 # Those that end before all of them is read; the others are read whole.
@@ -109,6 +119,59 @@ def _plainly(text: str) -> list[str]:
 @given(st.lists(st.sampled_from(["a", "://", "b+", " ", ",", "c" * 40, "/" * 900, "+"]), max_size=30).map("".join))
 def test_urls_inside_each_other_each_reach_to_their_own_end(text: str) -> None:
     assert urls_in_text(text) == _plainly(text)
+
+
+MANY = {
+    "secrets": "password = 'hunter2hunter2'\n",
+    "pii_redaction": "4111 1111 1111 1111, ",
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_text_with_more_finds_than_the_limit_is_masked_whole_and_read_no_further(name: str) -> None:
+    mask = REGISTRY[name].build({"finds": 40})
+    found, over = (mask(SensorEvent("t", {"text": MANY[name] * count, "note": "stays"})) for count in (40, 41))
+    assert found is not None
+    assert over is not None
+    assert str((found.modified_args or {})["text"]).count("[REDACTED") == 40
+    assert over.modified_args == {"text": "[REDACTED TEXT]"}
+    assert over.reason == f"{found.reason}, a whole text of more than 40 finds"
+    events = [SensorEvent("t", {"text": MANY[name] * count}) for count in (41, 4_000)]
+    few, many = (_calls(functools.partial(mask, event)) for event in events)
+    assert many - few < 10
+
+
+def test_bytes_with_too_many_finds_stay_bytes_and_the_default_is_the_limit_of_a_policy() -> None:
+    mask = REGISTRY["secrets"].build({})
+    many = MANY["secrets"].encode() * (Limits().finds + 1)
+    said = mask(SensorEvent("t", {"body": many}))
+    assert said is not None
+    assert said.modified_args == {"body": b"[REDACTED TEXT]"}
+    assert f"more than {Limits().finds} finds" in said.reason
+
+
+def test_a_limit_of_a_policy_says_how_many_finds_are_masked_one_by_one() -> None:
+    text = "pay 4111 1111 1111 1111 or 5500 0000 0000 0004"
+    for limits, expected in (
+        ({}, "pay [REDACTED CREDIT_CARD] or [REDACTED CREDIT_CARD]"),
+        ({"finds": 1}, "[REDACTED TEXT]"),
+    ):
+        document = {
+            "format": "interlock-policy", "v": 1, "name": "p", "limits": limits,
+            "rules": [{"id": "m", "when": {"action": "*"}, "verdict": "modify", "reason": "masked",
+                       "mask": {"detector": "pii_redaction"}}],
+        }  # fmt: skip
+        policy = load_policy(json.dumps(document).encode(), where="p", source=Source("file"), resolve=resolver(None))
+        for engine in (PythonEvaluator(), chosen_evaluator()):
+            assert engine.evaluate(policy, SensorEvent("t", {"text": text})).event.args == {"text": expected}
+
+
+def test_a_condition_stops_at_the_first_find() -> None:
+    finds = build_detector("secrets", {}, "call", "here")
+    events = [SensorEvent("t", {"text": MANY["secrets"] * count}) for count in (2, 4_000)]
+    few, many = (_calls(functools.partial(finds, event)) for event in events)
+    assert many - few < 10
+    assert finds(SensorEvent("t", {"text": "nothing is here"})) is None
 
 
 @pytest.mark.slow

@@ -180,7 +180,8 @@ class Drawn:
             "call": self.one(["escalate", "block", "allow"]),
             "result": self.one(["record", "escalate", "block"]),
         }
-        small = {"limits": {**limits, "values": self.one([1, 3, 100])}, "oversize": oversize}
+        limits |= {"values": self.one([1, 3, 100]), "finds": self.one([1, 2, 9])}
+        small = {"limits": limits, "oversize": oversize}
         return _loads(rules, **self.one([{}, small])) or self.policy()
 
     def event(self) -> SensorEvent:

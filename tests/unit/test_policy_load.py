@@ -240,7 +240,7 @@ def test_a_compiled_rule_carries_itself_as_plain_json_with_defaults_filled_in() 
         "attributed_to": None,
         "mask": None,
         "shadow": False,
-        "limits": {"command": 65536, "argument": 262144, "result": 1048576, "values": 100_000},
+        "limits": {"command": 65536, "argument": 262144, "result": 1048576, "values": 100_000, "finds": 1024},
         "oversize": "escalate",
         "resolve": False,
     }

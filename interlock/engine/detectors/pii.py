@@ -14,7 +14,7 @@ from typing import Final
 
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
-from interlock.engine.detectors.walk import Found, mask_decision, visible
+from interlock.engine.detectors.walk import MOST_FINDS, Found, TooManyFinds, mask_decision, visible, withheld
 from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
@@ -66,6 +66,7 @@ _IBAN_LENGTHS: Final = {
 }
 # the two digits after an IBAN's country
 _IBAN: Final = re.compile(r"\d\d(?<=[A-Z]{2}\d\d)(?<![A-Z0-9].{4})", re.ASCII | re.IGNORECASE)
+_MAY_BE_IBAN: Final = re.compile("[A-Za-z]{2}[0-9]{2}")
 # what follows them, by the country in any case, so that nothing is read that cannot be one; written out, and nothing
 # is given back: the quickest that `re` has
 _IBAN_ENDS: Final = {
@@ -76,18 +77,23 @@ _IBAN_ENDS: Final = {
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
-def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
-    """The text with every number found replaced by its label, and the kinds found."""
+def redacted_pii(text: str, *, emails: bool = False, most: int = MOST_FINDS) -> tuple[str, list[str]]:
+    """The text with every number found replaced by its label, and the kinds found; withheld whole after `most`."""
     kinds: list[str] = []
     given, text = text, visible(text)
 
     def put(kind: str) -> str:
         kinds.append(kind)
+        if len(kinds) > most:
+            raise TooManyFinds
         return f"[REDACTED {kind}]"
 
     for _ in range(_ROUNDS):
         before = len(kinds)
-        text = _redacted(text, put, emails=emails)
+        try:
+            text = _redacted(text, put, emails=emails)
+        except TooManyFinds:
+            return withheld(kinds, most)
         if len(kinds) == before:
             break
     return (text if kinds else given), kinds
@@ -95,7 +101,7 @@ def redacted_pii(text: str, *, emails: bool = False) -> tuple[str, list[str]]:
 
 def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
     if _DIGIT.search(text):
-        text = _ibans(text, put)
+        text = _ibans(text, put) if _MAY_BE_IBAN.search(text) else text
         text = _DIGITS.sub(lambda m: _cards(m.group(), put), text)
         text = _ssns(text, put)
     if emails and "@" in text:
@@ -138,8 +144,7 @@ def _cards(run: str, put: Callable[[str], str]) -> str:
     digits = "".join(parts)
     if len(digits) < _SHORTEST:
         return run
-    ends = list(itertools.accumulate(map(len, parts)))
-    cards = _found(digits, ends)
+    cards = _found(digits, list(map(len, parts)))
     if not cards:
         return run
     groups = [m.span() for m in _GROUP.finditer(run)]
@@ -151,11 +156,12 @@ def _cards(run: str, put: Callable[[str], str]) -> str:
     return "".join([*out, run[copied:]])
 
 
-def _found(digits: str, ends: list[int]) -> list[tuple[int, int]]:
+def _found(digits: str, sizes: list[int]) -> list[tuple[int, int]]:
     """The first and the last group of each card in a run; of those that begin with a group the longest."""
+    ends = list(itertools.accumulate(sizes))
     begins = [0, *ends[:-1]]
     # only the last group of a card may be short
-    short = [k for k, begin in enumerate(begins) if ends[k] - begin < 4]
+    short = [k for k, size in enumerate(sizes) if size < 4] if min(sizes) < 4 else []
     short.append(len(ends) - 1)
     sums = _luhn_sums(digits)
     cards: list[tuple[int, int]] = []
@@ -219,7 +225,8 @@ def _luhn(plain: str) -> bool:
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:
-    emails = bool(checked_params("pii_redaction", params, _PARAMS).get("emails", False))
+    given = checked_params("pii_redaction", params, {**_PARAMS, "finds": int})
+    emails, most = bool(given.get("emails", False)), int(str(given.get("finds", MOST_FINDS)))
 
     def mask(value: object) -> Found | None:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -227,7 +234,7 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
         if not isinstance(text, str):
             return None
-        new, kinds = redacted_pii(text, emails=emails)
+        new, kinds = redacted_pii(text, emails=emails, most=most)
         if not kinds:
             return None
         kept: object = new.encode("utf-8", "surrogateescape") if isinstance(value, bytes) else new

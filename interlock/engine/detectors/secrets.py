@@ -21,7 +21,7 @@ from typing import Final
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.secret_forms import FORMS, Form
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
-from interlock.engine.detectors.walk import Found, mask_decision, visible
+from interlock.engine.detectors.walk import MOST_FINDS, Found, TooManyFinds, mask_decision, visible, withheld
 from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
@@ -90,13 +90,16 @@ _WORDS: Final = frozenset(
 class _Finds:
     """What was found: the kinds in their order, and the values that are masked wherever else they stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.kinds: list[str] = []
         self.values: dict[str, str] = {}  # each with its label
 
     def put(self, kind: str, value: str = "") -> str:
-        """The label of a secret found; `value` where only its place told that it is one."""
+        """The label of a secret found; `value` where only its place told that it is one. Raises: TooManyFinds."""
         self.kinds.append(kind)
+        if len(self.kinds) > self.most:
+            raise TooManyFinds
         label = f"[REDACTED {kind}]"
         if len(self.values) < _MAX_COPIED and value not in self.values and _stands_out(value):
             self.values[value] = label
@@ -109,13 +112,16 @@ class _Finds:
         return text
 
 
-def redacted_secrets(text: str) -> tuple[str, list[str]]:
-    """The text with every secret found replaced by its label, and the kinds found."""
+def redacted_secrets(text: str, *, most: int = MOST_FINDS) -> tuple[str, list[str]]:
+    """The text with every secret found replaced by its label, and the kinds found; withheld whole after `most`."""
     kinds: list[str] = []
     given, text = text, visible(text)
     for _ in range(_ROUNDS):
-        finds = _Finds()
-        text = finds.spread(_redacted(text, finds.put))
+        finds = _Finds(most - len(kinds))
+        try:
+            text = finds.spread(_redacted(text, finds.put))
+        except TooManyFinds:
+            return withheld(kinds + finds.kinds, most)
         if not finds.kinds:
             break
         kinds += finds.kinds
@@ -253,13 +259,13 @@ def _entropy(text: str) -> float:
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:
-    checked_params(_ID, params, _PARAMS)
+    most = int(str(checked_params(_ID, params, {**_PARAMS, "finds": int}).get("finds", MOST_FINDS)))
 
     def mask(value: object) -> Found | None:
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
         if not isinstance(text, str) or len(text) < 6:
             return None
-        new, kinds = redacted_secrets(text)
+        new, kinds = redacted_secrets(text, most=most)
         if not kinds:
             return None
         kept: object = new.encode("utf-8", "surrogateescape") if isinstance(value, bytes) else new

@@ -16,9 +16,9 @@ class DetectorSpec:
     """A detector: `build(params)` gives a rule that fires (returns a Decision, no allow) where it finds something.
 
     `params` are the parameters by name with their types, `phases` the kinds of event it can read. `redacts` says that
-    its decisions mask values, so that what it saw is never counted in the mesh. `template` is the reason it gives,
-    with a word in braces for what is not to be written down. `build` raises ValueError, in one line, for bad
-    parameters.
+    its decisions mask values, so that what it saw is never counted in the mesh; such a one also takes `finds`, how many
+    finds of a text it masks one by one. `template` is the reason it gives, with a word in braces for what is not to be
+    written down. `build` raises ValueError, in one line, for bad parameters.
     """
 
     name: str

@@ -15,12 +15,22 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import RESULT_KEY, result_of, same_tuple
 
-__all__ = ["Found", "mask_decision", "path_under", "texts", "visible"]
+__all__ = ["MOST_FINDS", "Found", "TooManyFinds", "mask_decision", "path_under", "texts", "visible", "withheld"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+MOST_FINDS: Final = 1024  # that are masked one by one in one text; limits.finds says otherwise
 # what replaces a value, and the kind of what was found in it; None where nothing was
 Found = tuple[object, str]
+
+
+class TooManyFinds(Exception):  # a turn of the reading, seen by no caller
+    """Ends the reading of a text in which more was found than is masked find by find."""
+
+
+def withheld(kinds: list[str], most: int) -> tuple[str, list[str]]:
+    """What stands for such a text as a whole, and the kinds found until then with how many there are at least."""
+    return "[REDACTED TEXT]", [*kinds, f"a whole text of more than {most} finds"]
 
 
 def texts(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:

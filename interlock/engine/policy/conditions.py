@@ -42,8 +42,10 @@ def compile_condition(value: object, phase: Phase, where: str, setup: Setup = PL
     return _compiled(value, Frame(phase, setup), where)
 
 
-def build_detector(name: object, params: object, phase: Phase, where: str) -> RuleFunction:
-    """A detector's function, for a rule of a phase. Raises: BadPolicy."""
+def build_detector(name: object, params: object, phase: Phase, where: str, finds: int = 0) -> RuleFunction:
+    """A detector's function, for a rule of a phase; `finds` are those of a text that it masks one by one, and with none
+    of them the first one ends the reading. Raises: BadPolicy.
+    """
     if not isinstance(name, str) or name not in REGISTRY:
         raise BadPolicy(f"unknown detector {shown(name)}", where=where, fix=did_you_mean(name, REGISTRY))
     spec = REGISTRY[name]
@@ -58,7 +60,7 @@ def build_detector(name: object, params: object, phase: Phase, where: str) -> Ru
     for key in params:
         known_key(key, spec.params, f"{where}: params", "parameter")
     try:
-        return spec.build(params)
+        return spec.build({**params, "finds": finds} if spec.redacts else params)
     except ValueError as e:
         raise BadPolicy(str(e), where=f"{where}: params") from None
 

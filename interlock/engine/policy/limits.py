@@ -1,12 +1,14 @@
 """Limits: how much of an event a policy reads, and what happens to one that is larger.
 
-    "limits": {"command": 65536, "argument": 262144, "result": 1048576, "values": 100000}
+    "limits": {"command": 65536, "argument": 262144, "result": 1048576, "values": 100000, "finds": 1024}
     "oversize": {"call": "escalate" | "block" | "allow", "result": "record" | "escalate" | "block"}
 
 `command`, `argument` and `result` are characters of one text that a pattern (glob, regex) reads: of an argument named
 command or cmd, of any other argument of a call, and of a result; the other operators read a text of any length.
-`values` are the values that one path may reach. "record" and "allow" go on with the head and the tail of the text, half
-the limit each, and `oversized` says which arguments were read in part; "escalate" and "block" do not judge in part.
+`values` are the values that one path may reach; `finds` are those of one text that a mask replaces one by one: where
+it finds more, it replaces the text whole and reads no further. "record" and "allow" go on with the head and the tail of
+the text, half the limit each, and `oversized` says which arguments were read in part; "escalate" and "block" do not
+judge in part.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Final
 
 from interlock.base.canonical import plain
 from interlock.engine.decision import Verdict
+from interlock.engine.detectors.walk import MOST_FINDS
 from interlock.engine.event import Phase, SensorEvent
 
 __all__ = [
@@ -48,9 +51,10 @@ class Limits:
     argument: int = 1 << 18
     result: int = 1 << 20
     values: int = 100_000
+    finds: int = MOST_FINDS
 
 
-CEILINGS: Final = {"command": 1 << 20, "argument": 1 << 24, "result": 1 << 26, "values": 1_000_000}
+CEILINGS: Final = {"command": 1 << 20, "argument": 1 << 24, "result": 1 << 26, "values": 1_000_000, "finds": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
         attributed_to=_line(body, "attributed_to", where) if "attributed_to" in body else None,
         locked="locked" in body and _flag(body["locked"], f"{where}: locked"),
         shadow="shadow" in body and _flag(body["shadow"], f"{where}: shadow"),
-        mask=_mask(body, phase, verdict, where),
+        mask=_mask(body, phase, verdict, setup, where),
         description=description_of(body, where),
         examples=_examples(body["examples"], phase, f"{where}: examples") if "examples" in body else _NO_EXAMPLES,
         condition=condition,
@@ -268,7 +268,7 @@ def _verdict(body: dict[str, object], where: str) -> Verdict:
     return VERDICTS[given]
 
 
-def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, where: str) -> Mask | None:
+def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, setup: Setup, where: str) -> Mask | None:
     if "mask" not in body and "remove" not in body:
         if verdict is Verdict.MODIFY:
             raise BadPolicy(
@@ -288,7 +288,7 @@ def _mask(body: dict[str, object], phase: Phase, verdict: Verdict, where: str) -
     for key in given:
         known_key(key, MASK_FIELDS, at)
     name, params = given.get("detector"), given.get("params", {})
-    function = build_detector(name, params, phase, f"{at}.detector")
+    function = build_detector(name, params, phase, f"{at}.detector", setup.limits.finds)
     if not REGISTRY[str(name)].redacts:
         redacting = sorted(n for n, spec in REGISTRY.items() if spec.redacts)
         raise BadPolicy(

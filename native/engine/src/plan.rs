@@ -25,7 +25,7 @@ use crate::ABI_VERSION;
 /// What this engine calls a plan.
 pub const FORMAT: &str = "interlock-plan";
 /// The version of that format.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// Bytes of a plan.
 pub const MAX_BYTES: usize = 256 << 20;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use crate::detectors::finds::{Kinds, TooMany};
 use crate::detectors::reading::next_byte;
 
 const MAX_GROUPS: usize = 401; // of digits in one run
@@ -13,21 +14,23 @@ const FIRST_DIGIT: u32 = 0x660; // outside ASCII
 /// Below it no character outside ASCII begins that is a digit.
 pub const FIRST_WIDE: u8 = 0xd9;
 
-/// One group of digits: where it begins and ends in the text, and how many digits stand up to its end in its run.
-#[derive(Clone, Copy)]
+/// One group of digits: where it begins and ends in the text, and what is known at its end of the run it stands in.
+#[derive(Clone, Copy, Default)]
 struct Group {
     start: usize,
     end: usize,
+    /// How many digits stand up to its end.
     digits: usize,
+    /// The sum of these with every second one doubled: those at even, at odd places.
+    sums: [u32; 2],
+    /// Its first digits.
+    head: [u8; LEAST_GROUP],
 }
 
 /// Digits in groups of four and more (the last may be shorter), so that tables of small numbers are no cards.
 #[derive(Default)]
 struct Run {
     groups: Vec<Group>,
-    digits: Vec<u8>,
-    /// For each count of leading digits their sum with every second one doubled: those at even, at odd places.
-    sums: Vec<[u32; 2]>,
 }
 
 impl Run {
@@ -43,9 +46,6 @@ impl Run {
             return (false, start + size);
         }
         self.groups.clear();
-        self.digits.clear();
-        self.sums.clear();
-        self.sums.push([0, 0]);
         let (end, count) = self.group(text, start);
         if !(LEAST_GROUP..=LONGEST).contains(&count) {
             return (false, end);
@@ -69,59 +69,55 @@ impl Run {
     }
 
     fn group(&mut self, text: &str, start: usize) -> (usize, usize) {
-        let before = self.digits.len();
-        let mut end = start;
-        loop {
-            let rest = text.as_bytes().get(end..).unwrap_or_default();
-            let plain = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-            self.extend(rest.iter().take(plain).map(|b| b - b'0'));
-            end += plain;
-            let wide = rest.get(plain).is_some_and(|b| *b >= FIRST_WIDE);
-            let next = wide.then(|| text.get(end..)?.chars().next()).flatten();
-            let Some((c, value)) = next.and_then(|c| Some((c, value_of(c)?))) else {
-                break;
-            };
-            self.extend(std::iter::once(value));
-            end += c.len_utf8();
+        let last = self.groups.last().copied().unwrap_or_default();
+        let bytes = text.as_bytes();
+        // of the digit that comes next and of the one after it: the sum in which it is doubled
+        let [mut next, mut other] = swapped(last.sums, last.digits);
+        let (mut end, mut count, mut head) = (start, 0, [0; LEAST_GROUP]);
+        while let Some((digit, size)) = digit_at(text, bytes, end) {
+            (next, other) = (other + u32::from(digit), next + u32::from(twice(digit)));
+            if let Some(held) = head.get_mut(count) {
+                *held = digit;
+            }
+            count += 1;
+            end += size;
         }
-        let digits = self.digits.len();
-        self.groups.push(Group { start, end, digits });
-        (end, digits - before)
+        let digits = last.digits + count;
+        let sums = swapped([next, other], digits);
+        self.groups.push(Group {
+            start,
+            end,
+            digits,
+            sums,
+            head,
+        });
+        (end, count)
     }
 
-    fn extend(&mut self, digits: impl ExactSizeIterator<Item = u8> + Clone) {
-        let mut sums = self.sums.last().copied().unwrap_or_default();
-        let mut at_even = self.digits.len() % 2 == 0;
-        self.digits.extend(digits.clone());
-        self.sums.extend(digits.map(|digit| {
-            let [even, odd] = &mut sums;
-            let (doubled, plain) = if at_even { (even, odd) } else { (odd, even) };
-            *doubled += u32::from(twice(digit));
-            *plain += u32::from(digit);
-            at_even = !at_even;
-            sums
-        }));
+    /// Whether a run has a card's digits.
+    fn is_long(&self) -> bool {
+        let last = self.groups.last();
+        last.is_some_and(|last| last.digits >= SHORTEST)
     }
 
     /// The group with which a card that begins at group `first` ends; the longest wins.
     fn card_end(&self, first: usize) -> Option<usize> {
-        let before = first
-            .checked_sub(1)
-            .and_then(|before| self.groups.get(before));
-        let begin = before.map_or(0, |group| group.digits);
-        if !matches!(self.digits.get(begin), Some(2..=6)) {
+        let [head, ..] = self.groups.get(first)?.head;
+        if !(2..=6).contains(&head) {
             return None; // no brand's
         }
-        let (mut at, mut found) = (begin, None);
+        let before = first.checked_sub(1).and_then(|at| self.groups.get(at));
+        let before = before.copied().unwrap_or_default();
+        let (mut at, mut found) = (before.digits, None);
         for (last, group) in self.groups.iter().enumerate().skip(first).take(6) {
-            let size = group.digits - begin;
+            let size = group.digits - before.digits;
             if size > LONGEST {
                 break;
             }
-            if size >= SHORTEST && self.is_card(begin, group.digits) {
+            if size >= SHORTEST && self.is_card(first, &before, group) {
                 found = Some(last);
             }
-            if group.digits - at < 4 {
+            if group.digits - at < LEAST_GROUP {
                 break; // only the last group of a card may be shorter
             }
             at = group.digits;
@@ -129,29 +125,54 @@ impl Run {
         found
     }
 
-    fn is_card(&self, begin: usize, end: usize) -> bool {
+    fn is_card(&self, first: usize, before: &Group, last: &Group) -> bool {
         // of a card's digits the last stands as it is, and the one before it is doubled
-        let sum = |at: usize| {
-            self.sums
-                .get(at)
-                .map(|[even, odd]| if end % 2 == 0 { even } else { odd })
+        let sum = |group: &Group| {
+            let [even, odd] = group.sums;
+            if last.digits % 2 == 0 {
+                even
+            } else {
+                odd
+            }
         };
-        let checks = sum(end)
-            .zip(sum(begin))
-            .is_some_and(|(all, before)| (all - before) % 10 == 0);
-        checks && self.digits.get(begin..end).is_some_and(has_length)
+        let head = self.groups.get(first).map(|group| group.head);
+        (sum(last) - sum(before)) % 10 == 0
+            && head.is_some_and(|head| has_length(&head, last.digits - before.digits))
     }
 }
 
+/// Two sums, the one first in which the digit after so many is doubled.
+fn swapped([even, odd]: [u32; 2], digits: usize) -> [u32; 2] {
+    if digits % 2 == 0 {
+        [even, odd]
+    } else {
+        [odd, even]
+    }
+}
+
+/// The value of the digit at a place, and its bytes.
+fn digit_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let byte = *bytes.get(at)?;
+    if byte < FIRST_WIDE {
+        let value = byte.wrapping_sub(b'0');
+        return (value < 10).then_some((value, 1));
+    }
+    let c = text.get(at..)?.chars().next()?;
+    Some((value_of(c)?, c.len_utf8()))
+}
+
 /// The text with its cards masked; a card begins and ends where a group of digits does.
-pub fn cards<'t>(text: Cow<'t, str>, label: &mut dyn FnMut() -> String) -> Cow<'t, str> {
+///
+/// # Errors
+/// Where there are too many.
+pub fn cards<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Result<Cow<'t, str>, TooMany> {
     let mut out = String::new();
     let mut run = Run::default();
     let (mut copied, mut at) = (0, 0);
     while let Some(start) = next_digit(&text, at) {
         let (whole, end) = run.read(&text, start);
         at = end;
-        if !whole || run.digits.len() < SHORTEST {
+        if !whole || !run.is_long() {
             continue;
         }
         let mut first = 0;
@@ -159,17 +180,17 @@ pub fn cards<'t>(text: Cow<'t, str>, label: &mut dyn FnMut() -> String) -> Cow<'
             let last = run.card_end(first);
             if let Some(ending) = last.and_then(|last| run.groups.get(last)) {
                 out.push_str(text.get(copied..group.start).unwrap_or(""));
-                out.push_str(&label());
+                kinds.write("CREDIT_CARD", "", &mut out)?;
                 copied = ending.end;
             }
             first = last.unwrap_or(first) + 1;
         }
     }
     if copied == 0 {
-        return text;
+        return Ok(text);
     }
     out.push_str(text.get(copied..).unwrap_or(""));
-    out.into()
+    Ok(out.into())
 }
 
 fn next_digit(text: &str, from: usize) -> Option<usize> {
@@ -208,7 +229,7 @@ pub fn is_card(digits: &str) -> bool {
         return false;
     }
     let plain: Option<Vec<u8>> = digits.chars().map(value_of).collect();
-    plain.is_some_and(|plain| has_length(&plain) && luhn(&plain))
+    plain.is_some_and(|plain| has_length(&plain, plain.len()) && luhn(&plain))
 }
 
 /// The value of a decimal digit of any script: they stand in runs of ten that begin with zero.
@@ -233,9 +254,8 @@ static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
         .unwrap_or_default()
 });
 
-/// Whether a number has a length of the brand that its prefix belongs to.
-fn has_length(plain: &[u8]) -> bool {
-    let size = plain.len();
+/// Whether a number that begins so has a length of the brand that its prefix belongs to.
+fn has_length(plain: &[u8], size: usize) -> bool {
     let start = |count: usize| {
         plain
             .iter()

@@ -1,35 +1,84 @@
-//! What `secrets` found in a text.
+//! What a detector that masks found in a text.
+
+use std::borrow::Cow;
 
 use aho_corasick::AhoCorasick;
 use memchr::memmem;
 
+use crate::detectors::walk::Found;
+
+/// Finds of one text that are masked one by one, where a policy's `limits.finds` does not say otherwise.
+pub const MOST: usize = 1024;
 const MAX_COPIED: usize = 64; // values of one reading that are looked for elsewhere
 const TOGETHER: usize = 4; // values that are looked for one by one
 const LEAST_COPIED: usize = 8; // characters of such a value
 
+/// More was found than is masked find by find: the text is read no further.
+#[derive(Clone, Copy, Debug)]
+pub struct TooMany;
+
 /// What was found: how much, the kinds, each once, in their order, and values that are masked wherever they stand.
-#[derive(Default)]
 pub struct Kinds {
     /// How much.
     pub count: usize,
+    most: usize,
     /// The kinds.
     pub names: Vec<&'static str>,
     values: Vec<(String, String)>,
 }
 
 impl Kinds {
+    /// Nothing yet, and at most so much.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self {
+            count: 0,
+            most,
+            names: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// What replaces the text that was read, where anything was found in it, and the kinds.
+    #[must_use]
+    pub fn found(&self, read: Result<Cow<'_, str>, TooMany>) -> Option<Found> {
+        let kinds = self.names.join(", ");
+        match read {
+            Ok(_) if self.count == 0 => None,
+            Ok(text) => Some((text.into_owned(), kinds)),
+            Err(TooMany) => {
+                let whole = format!("{kinds}, a whole text of more than {} finds", self.most);
+                Some(("[REDACTED TEXT]".to_owned(), whole))
+            }
+        }
+    }
+
     /// The label of a secret found; `value` where only its place told that it is one.
-    pub fn put(&mut self, kind: &'static str, value: &str) -> String {
+    ///
+    /// # Errors
+    /// Where it is one too many.
+    pub fn put(&mut self, kind: &'static str, value: &str) -> Result<String, TooMany> {
         let mut label = String::new();
-        self.write(kind, value, &mut label);
-        label
+        self.write(kind, value, &mut label)?;
+        Ok(label)
     }
 
     /// The same, written to the end of a text.
-    pub fn write(&mut self, kind: &'static str, value: &str, out: &mut String) {
+    ///
+    /// # Errors
+    /// Where it is one too many.
+    pub fn write(
+        &mut self,
+        kind: &'static str,
+        value: &str,
+        out: &mut String,
+    ) -> Result<(), TooMany> {
         self.count += 1;
         if !self.names.contains(&kind) {
             self.names.push(kind);
+        }
+        if self.count > self.most {
+            return Err(TooMany);
         }
         let begun = out.len();
         for part in ["[REDACTED ", kind, "]"] {
@@ -40,6 +89,7 @@ impl Kinds {
             let label = out.get(begun..).unwrap_or("").to_owned();
             self.values.push((value.to_owned(), label));
         }
+        Ok(())
     }
 
     /// The text with each value of this reading masked wherever it stands.

@@ -118,13 +118,13 @@ type Literal = (&'static [u8], usize);
 /// Where keys begin, by what stands there.
 struct Starts {
     /// Of two bytes whether a literal begins with them with which a match begins, a bit each.
-    pairs: Vec<u64>,
+    pairs: [u64; 1024],
     /// Those literals, by their first byte.
     leading: Vec<Vec<Literal>>,
     /// By the first sign in them that is of no word: literals that stand within a match, and where that sign does.
     inner: Vec<Vec<(Literal, usize)>>,
     /// What each byte is in a word.
-    classes: Vec<Class>,
+    classes: [Class; 256],
 }
 
 /// What a byte is in a word: after one that is not `OfWord` a key may begin, and around a `Sign` a literal may stand.
@@ -143,18 +143,16 @@ fn of_word(byte: u8) -> bool {
 impl Starts {
     fn new() -> Self {
         let mut starts = Self {
-            pairs: vec![0; 1024],
+            pairs: [0; 1024],
             leading: vec![Vec::new(); 256],
             inner: vec![Vec::new(); 256],
-            classes: (0..=u8::MAX)
-                .map(|byte| {
-                    if of_word(byte) {
-                        Class::OfWord
-                    } else {
-                        Class::Other
-                    }
-                })
-                .collect(),
+            classes: std::array::from_fn(|at| {
+                if u8::try_from(at).is_ok_and(of_word) {
+                    Class::OfWord
+                } else {
+                    Class::Other
+                }
+            }),
         };
         for form in ISSUERS.iter() {
             for literal in form.literals.split(' ').map(str::as_bytes) {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use crate::detectors::reading::next_byte;
 
 const HEAD: usize = 4; // the country and two digits, which stand together
+const PASSED: usize = 4096; // places of a row that are held after they were passed, at most
 const MANY: u64 = 1 << 56; // two more digits go into 64 bits
 /// Country codes by the length of their IBANs.
 const IBANS: [(usize, &str); 17] = [
@@ -91,6 +92,10 @@ impl Ibans {
         let here = self.row.get(self.asked..).unwrap_or_default();
         if let Some(ahead) = here.iter().position(|place| *place >= start) {
             self.asked += ahead;
+            if self.asked > PASSED {
+                self.row.drain(..self.asked);
+                self.asked = 0;
+            }
         } else {
             self.row.clear();
             (self.asked, self.end) = (0, start);

@@ -25,6 +25,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 
 use crate::context::Context;
+use crate::detectors::finds::MOST;
 use crate::edits::Edit;
 use crate::matching::Unjudged;
 use crate::plan::Verdict;
@@ -55,9 +56,14 @@ pub enum Detector {
     Pii {
         /// E-mail addresses too.
         emails: bool,
+        /// Finds of one text that are masked one by one.
+        finds: usize,
     },
     /// Masks keys, tokens and passwords.
-    Secrets,
+    Secrets {
+        /// Finds of one text that are masked one by one.
+        finds: usize,
+    },
     /// Fires where a call leads inwards.
     PrivateNetwork {
         /// To cloud metadata only.
@@ -108,8 +114,14 @@ impl Detector {
                 Ok(Self::Egress(egress::Allowlist::new(&hosts)?))
             }
             "indicator" => indicator::Digests::new(params).map(Self::Indicator),
-            "pii_redaction" => pii::emails(params).map(|emails| Self::Pii { emails }),
-            "secrets" if params.is_empty() => Ok(Self::Secrets),
+            "pii_redaction" => {
+                let (finds, own) = finds_of(params)?;
+                pii::emails(&own).map(|emails| Self::Pii { emails, finds })
+            }
+            "secrets" => match finds_of(params)? {
+                (finds, own) if own.is_empty() => Ok(Self::Secrets { finds }),
+                _ => Err("takes no parameters".to_owned()),
+            },
             "private_network" => private_network(params),
             _ => TextTest::new(name, params).map(Self::Text),
         }
@@ -123,10 +135,12 @@ impl Detector {
         match self {
             Self::Egress(allowed) => egress::judge(allowed, context.event),
             Self::Indicator(digests) => indicator::judge(digests, context.event),
-            Self::Pii { emails } => Ok(walk::mask(context, "pii_redaction", &|value| {
-                pii::mask(value, *emails)
+            Self::Pii { emails, finds } => Ok(walk::mask(context, "pii_redaction", &|value| {
+                pii::mask(value, *emails, *finds)
             })),
-            Self::Secrets => Ok(walk::mask(context, "secrets", &secrets::mask)),
+            Self::Secrets { finds } => Ok(walk::mask(context, "secrets", &|value| {
+                secrets::mask(value, *finds)
+            })),
             Self::PrivateNetwork {
                 metadata_only,
                 allowed,
@@ -215,6 +229,19 @@ impl TextTest {
             Self::Shell(args) => args.contains(key) && outgoing::holds_shell(text),
         }
     }
+}
+
+/// How many finds of one text are masked one by one, and the parameters beside that.
+fn finds_of(params: &Map<String, Json>) -> Result<(usize, Map<String, Json>), String> {
+    let mut own = params.clone();
+    let finds = match own.remove("finds") {
+        None => MOST,
+        Some(given) => given
+            .as_u64()
+            .and_then(|finds| usize::try_from(finds).ok())
+            .ok_or("finds: is no number")?,
+    };
+    Ok((finds, own))
 }
 
 fn private_network(params: &Map<String, Json>) -> Result<Detector, String> {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json};
 
 use crate::detectors::cards::{cards, is_card, FIRST_WIDE};
+use crate::detectors::finds::{Kinds, TooMany};
 use crate::detectors::ibans::{names_country, Ibans};
 use crate::detectors::reading::next_byte;
 use crate::detectors::walk::{visible, Found};
@@ -34,54 +35,44 @@ pub fn emails(params: &Map<String, Json>) -> Result<bool, String> {
 
 /// What replaces a value, where a number or an address was found in it.
 #[must_use]
-pub fn mask(value: &Value<'_>, emails: bool) -> Option<Found> {
+pub fn mask(value: &Value<'_>, emails: bool, most: usize) -> Option<Found> {
     match value {
         Value::Int(whole) if *whole > 0 && is_card(&whole.to_string()) => Some((
             "[REDACTED CREDIT_CARD]".to_owned(),
             "CREDIT_CARD".to_owned(),
         )),
-        Value::Str(text) => redacted(text, emails),
+        Value::Str(text) => {
+            let mut kinds = Kinds::new(most);
+            let read = redacted(text, emails, &mut kinds);
+            kinds.found(read)
+        }
         _ => None,
     }
 }
 
-fn redacted(given: &str, emails: bool) -> Option<Found> {
-    let mut kinds: Vec<&'static str> = Vec::new();
-    let mut text: Cow<'_, str> = visible(given);
+fn redacted<'t>(given: &'t str, emails: bool, kinds: &mut Kinds) -> Result<Cow<'t, str>, TooMany> {
+    let mut text = visible(given);
     for _ in 0..ROUNDS {
-        let before = kinds.len();
+        let before = kinds.count;
         let shapes = Shapes::of(text.as_bytes());
         if shapes.iban {
             let mut ibans = Ibans::default();
-            text = replaced(text, "IBAN", &mut kinds, |text, from| {
-                ibans.next(text, from)
-            });
+            text = replaced(text, "IBAN", kinds, |text, from| ibans.next(text, from))?;
         }
         if shapes.card {
-            text = cards(text, &mut || put("CREDIT_CARD", &mut kinds));
+            text = cards(text, kinds)?;
         }
         if shapes.ssn {
-            text = replaced(text, "SSN", &mut kinds, ssn_from);
+            text = replaced(text, "SSN", kinds, ssn_from)?;
         }
         if emails && text.contains('@') {
-            text = EMAIL.replaced(text, |_| Some(put("EMAIL", &mut kinds)));
+            text = EMAIL.try_replaced(text, |_| kinds.put("EMAIL", "").map(Some))?;
         }
-        if kinds.len() == before {
+        if kinds.count == before {
             break;
         }
     }
-    let mut names: Vec<&str> = Vec::new();
-    for kind in kinds {
-        if !names.contains(&kind) {
-            names.push(kind);
-        }
-    }
-    (!names.is_empty()).then(|| (text.into_owned(), names.join(", ")))
-}
-
-fn put(kind: &'static str, kinds: &mut Vec<&'static str>) -> String {
-    kinds.push(kind);
-    format!("[REDACTED {kind}]")
+    Ok(text)
 }
 
 /// Of which numbers the shape stands in a text; no label lays one open.
@@ -119,21 +110,21 @@ impl Shapes {
 fn replaced<'t>(
     text: Cow<'t, str>,
     kind: &'static str,
-    kinds: &mut Vec<&'static str>,
+    kinds: &mut Kinds,
     mut next: impl FnMut(&[u8], usize) -> Option<(usize, usize)>,
-) -> Cow<'t, str> {
+) -> Result<Cow<'t, str>, TooMany> {
     let mut out = String::new();
     let mut copied = 0;
     while let Some((start, end)) = next(text.as_bytes(), copied) {
         out.push_str(text.get(copied..start).unwrap_or(""));
-        out.push_str(&put(kind, kinds));
+        kinds.write(kind, "", &mut out)?;
         copied = end;
     }
     if copied == 0 {
-        return text;
+        return Ok(text);
     }
     out.push_str(text.get(copied..).unwrap_or(""));
-    out.into()
+    Ok(out.into())
 }
 
 fn is_word(before: Option<&u8>) -> bool {
@@ -183,12 +174,15 @@ fn is_ssn(window: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted;
+    use super::mask;
+    use crate::value::Value;
 
     #[test]
     fn numbers_that_check_are_masked_and_others_are_not() {
-        let masked =
-            |text: &str| redacted(text, true).map(|(text, kinds)| format!("{text} | {kinds}"));
+        let masked = |text: &str| {
+            let found = mask(&Value::Str(text.into()), true, 9);
+            found.map(|(text, kinds)| format!("{text} | {kinds}"))
+        };
         for (text, expected) in [
             (
                 "card 4111 1111 1111 1111.",
@@ -212,5 +206,14 @@ mod tests {
         ] {
             assert_eq!(masked(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_with_too_many_is_withheld_whole() {
+        let text = Value::Str("4111 1111 1111 1111, ".repeat(4).into());
+        let found = |most| mask(&text, false, most).map(|(text, kinds)| (text, kinds));
+        let told = "CREDIT_CARD, a whole text of more than 3 finds";
+        assert_eq!(found(3), Some(("[REDACTED TEXT]".into(), told.into())));
+        assert_eq!(found(4).map(|(_, kinds)| kinds), Some("CREDIT_CARD".into()));
     }
 }

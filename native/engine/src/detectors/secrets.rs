@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use memchr::{memchr2_iter, memmem};
 
-use crate::detectors::finds::Kinds;
+use crate::detectors::finds::{Kinds, TooMany};
 use crate::detectors::forms::{forms_in, literals_in, ISSUERS};
 use crate::detectors::marked::{next_key, next_user};
 use crate::detectors::named::{next_named, Named};
@@ -28,6 +28,7 @@ const NAMES: [&str; 6] = ["pass", "pw", "secret", "token", "key", "credential"];
 const SHORT: [&str; 5] = ["key", "token", "pass", "pw", "pwd"];
 
 type Pattern = LazyLock<Rx>;
+type Read<'t> = Result<Cow<'t, str>, TooMany>;
 
 static URL_USER: Pattern =
     LazyLock::new(|| Rx::new(r#"(?<=://)([^\s:/@\"'<>]{0,100}:)([^\s/@\"'<>]{3,200})(?=@)"#));
@@ -53,26 +54,32 @@ static ABOUT: Pattern = LazyLock::new(|| {
 
 /// What replaces a text, where a secret was found in it.
 #[must_use]
-pub fn mask(value: &Value<'_>) -> Option<Found> {
+pub fn mask(value: &Value<'_>, most: usize) -> Option<Found> {
     let given = value
         .as_str()
         .filter(|text| text.chars().nth(LEAST - 1).is_some())?;
-    let mut kinds = Kinds::default();
+    let mut kinds = Kinds::new(most);
+    let read = rounds(given, &mut kinds);
+    kinds.found(read)
+}
+
+/// The text, read again until nothing more is found.
+fn rounds<'t>(given: &'t str, kinds: &mut Kinds) -> Read<'t> {
     let mut text = visible(given);
     for _ in 0..ROUNDS {
         let before = kinds.count;
-        text = redacted(text, &mut kinds);
+        text = redacted(text, kinds)?;
         if kinds.count == before {
             break;
         }
         text = kinds.spread(text.into_owned()).into();
     }
-    (kinds.count > 0).then(|| (text.into_owned(), kinds.names.join(", ")))
+    Ok(text)
 }
 
 /// One reading of a text.
-fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
-    let mut text = keys(given, kinds);
+fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
+    let mut text = keys(given, kinds)?;
     let (may_match, before) = (forms_in(&text), kinds.count);
     let mut laid_open: Option<Vec<bool>> = None; // a label may lay a form open of which nothing but a literal was there
     for (form, may_match) in ISSUERS.iter().zip(may_match) {
@@ -83,22 +90,22 @@ fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
         if may_match || is_open {
             text = form
                 .pattern
-                .replaced(text, |found| issued(found, form.kind, kinds));
+                .try_replaced(text, |found| issued(found, form.kind, kinds))?;
         }
     }
     places(text, kinds)
 }
 
 /// Private keys.
-fn keys<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+fn keys<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let mut out = String::new();
     let mut copied = 0;
     while let Some((start, end)) = next_key(text.as_bytes(), copied) {
         out.push_str(text.get(copied..start).unwrap_or(""));
-        kinds.write("PRIVATE_KEY", "", &mut out);
+        kinds.write("PRIVATE_KEY", "", &mut out)?;
         copied = end;
     }
-    rest_of(text, copied, out)
+    Ok(rest_of(text, copied, out))
 }
 
 /// What was written, and the rest of the text; the text itself where nothing was.
@@ -111,12 +118,18 @@ fn rest_of(text: Cow<'_, str>, copied: usize, written: String) -> Cow<'_, str> {
     out.into()
 }
 
-fn issued(found: &Match<'_>, kind: &'static str, kinds: &mut Kinds) -> Option<String> {
-    is_varied(found.whole()).then(|| kinds.put(kind, ""))
+fn issued(
+    found: &Match<'_>,
+    kind: &'static str,
+    kinds: &mut Kinds,
+) -> Result<Option<String>, TooMany> {
+    is_varied(found.whole())
+        .then(|| kinds.put(kind, ""))
+        .transpose()
 }
 
 /// Secrets known by their place: what is said of them.
-fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let mut text = given;
     let holds = |text: &str, part: &str| memmem::find(text.as_bytes(), part.as_bytes()).is_some();
     let says_who = |text: &str| {
@@ -126,22 +139,22 @@ fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
     let has_names = text.is_ascii() || may_have_names(&text);
     let has_header = says_who(&text);
     if holds(&text, "://") && text.as_bytes().contains(&b'@') {
-        text = URL_USER.replaced(text, |m| kept(m, is_written_out, "PASSWORD", kinds));
+        text = URL_USER.try_replaced(text, |m| kept(m, is_written_out, "PASSWORD", kinds))?;
     }
     if has_header {
         let random = |value: &str| is_random(value, 2.5);
-        text = HEADER.replaced(text, |m| kept(m, random, "TOKEN", kinds));
+        text = HEADER.try_replaced(text, |m| kept(m, random, "TOKEN", kinds))?;
     }
     if holds(&text, CURL) {
-        text = users_of_curl(text, kinds);
+        text = users_of_curl(text, kinds)?;
     }
     if holds(&text, "_gitlab_session=") {
-        text = COOKIE.replaced(text, |m| kept(m, |_| true, "TOKEN", kinds));
+        text = COOKIE.try_replaced(text, |m| kept(m, |_| true, "TOKEN", kinds))?;
     }
     if has_names {
-        text = named(text, kinds);
+        text = named(text, kinds)?;
     }
-    text
+    Ok(text)
 }
 
 /// Whether one of the names stands in a text: some letters fold to those of a name, and yet not in lower case.
@@ -161,7 +174,7 @@ fn may_have_names(text: &str) -> bool {
 }
 
 /// The password of `curl ... -u NAME:PASSWORD`: each option is read once, however many commands stand before it.
-fn users_of_curl<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+fn users_of_curl<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let bytes = text.as_bytes();
     let curl = |from: usize| {
         let found = memmem::find(bytes.get(from..)?, CURL.as_bytes())?;
@@ -185,12 +198,12 @@ fn users_of_curl<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
         let value = text.get(value_start..end).unwrap_or("");
         if is_written_out(value) {
             out.push_str(text.get(copied..value_start).unwrap_or(""));
-            kinds.write("PASSWORD", value, &mut out);
+            kinds.write("PASSWORD", value, &mut out)?;
             copied = end;
         }
         begun = curl(end - CURL.len());
     }
-    rest_of(text, copied, out)
+    Ok(rest_of(text, copied, out))
 }
 
 /// Whether what stands between `curl` and an option is one command's.
@@ -205,14 +218,16 @@ fn kept(
     is_secret: impl Fn(&str) -> bool,
     kind: &'static str,
     kinds: &mut Kinds,
-) -> Option<String> {
-    let value = found.group(2).filter(|value| is_secret(value))?;
-    let label = kinds.put(kind, value);
-    Some(format!("{}{label}", found.group(1).unwrap_or("")))
+) -> Result<Option<String>, TooMany> {
+    let Some(value) = found.group(2).filter(|value| is_secret(value)) else {
+        return Ok(None);
+    };
+    let label = kinds.put(kind, value)?;
+    Ok(Some(format!("{}{label}", found.group(1).unwrap_or(""))))
 }
 
 /// Values that have a name.
-fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
+fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
     while let Some(found) = next_named(&text, at) {
@@ -224,11 +239,11 @@ fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Cow<'t, str> {
             let whole = text.get(found.start..end).unwrap_or("");
             let begin = found.start + place_of(value, head, whole, found.quoted);
             out.push_str(text.get(copied..begin).unwrap_or(""));
-            kinds.write(kind, value, &mut out);
+            kinds.write(kind, value, &mut out)?;
             copied = begin + value.len();
         }
     }
-    rest_of(text, copied, out)
+    Ok(rest_of(text, copied, out))
 }
 
 /// Where the value is replaced, from where the match begins: at its first place, and not in what stands before it.
@@ -279,12 +294,13 @@ fn begins_with(name: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::mask;
+    use crate::detectors::finds::MOST;
     use crate::value::Value;
 
     #[test]
     fn secrets_are_masked_and_what_speaks_of_them_is_not() {
         let masked = |text: &str| {
-            mask(&Value::Str(text.into())).map(|(text, kinds)| format!("{text} | {kinds}"))
+            mask(&Value::Str(text.into()), MOST).map(|(text, kinds)| format!("{text} | {kinds}"))
         };
         for (text, expected) in [
             (

@@ -11,6 +11,7 @@ mod run;
 pub mod sets;
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::OnceLock;
 
 use memchr::memmem::{self, Finder};
@@ -135,10 +136,16 @@ impl Rx {
     #[must_use]
     pub fn find_from<'t>(&self, text: &'t str, from: usize) -> Option<Found<'t>> {
         let mut run = Run::new(self, text);
+        let (start, end) = self.next(&mut run, text, from)?;
+        Some(run.found(start, end))
+    }
+
+    /// Where the leftmost match from a position on begins and ends.
+    fn next(&self, run: &mut Run<'_, '_>, text: &str, from: usize) -> Option<(usize, usize)> {
         let mut at = self.candidate(text, from)?;
         loop {
             if let Some(end) = run.begin(at) {
-                return Some(run.found(at, end));
+                return Some((at, end));
             }
             at = self.candidate(text, at + 1)?;
         }
@@ -219,10 +226,27 @@ impl Rx {
         text: Cow<'t, str>,
         mut with: impl FnMut(&Found<'_>) -> Option<String>,
     ) -> Cow<'t, str> {
+        match self.try_replaced(text, |found| Ok::<_, Infallible>(with(found))) {
+            Ok(replaced) => replaced,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The same, until `with` has an error.
+    ///
+    /// # Errors
+    /// That of `with`.
+    pub fn try_replaced<'t, E>(
+        &self,
+        text: Cow<'t, str>,
+        mut with: impl FnMut(&Found<'_>) -> Result<Option<String>, E>,
+    ) -> Result<Cow<'t, str>, E> {
         let mut out = String::new();
         let (mut copied, mut at) = (0, 0);
-        while let Some(found) = self.find_from(&text, at) {
-            if let Some(other) = with(&found) {
+        let mut run = Run::new(self, &text);
+        while let Some((start, end)) = self.next(&mut run, &text, at) {
+            let found = run.seen(start, end);
+            if let Some(other) = with(&found)? {
                 out.push_str(text.get(copied..found.start()).unwrap_or(""));
                 out.push_str(&other);
                 copied = found.end();
@@ -230,10 +254,10 @@ impl Rx {
             at = found.end().max(found.start() + 1); // none of our patterns matches the empty text
         }
         if copied == 0 {
-            return text;
+            return Ok(text);
         }
         out.push_str(text.get(copied..).unwrap_or(""));
-        out.into()
+        Ok(out.into())
     }
 }
 

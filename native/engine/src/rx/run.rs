@@ -46,6 +46,17 @@ impl<'r, 't> Run<'r, 't> {
         self.from(0, at)
     }
 
+    /// What was matched last.
+    pub(super) fn seen(&self, at: usize, end: usize) -> Found<'t> {
+        let (slots, waiting) = (self.slots.clone(), Vec::new());
+        Self {
+            slots,
+            waiting,
+            ..*self
+        }
+        .found(at, end)
+    }
+
     pub(super) fn found(self, at: usize, end: usize) -> Found<'t> {
         let mut slots = self.slots;
         if let Some([whole_start, whole_end]) = slots.get_mut(..2) {
