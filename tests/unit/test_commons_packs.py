@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from interlock.base import canonical
 from interlock.base.codec import Malformed
-from interlock.base.errors import InterlockError
+from interlock.base.errors import BadInput, InterlockError
 from interlock.commons.channel import dump_channel, parse_channel
 from interlock.commons.grants import Grant, Grants, dump_grants, parse_grants
 from interlock.commons.pack import LICENCES, BadPack, Pack, build_pack, pack_from_policy, parse_pack
 from interlock.commons.resolve import Subscribed, resolve
-from interlock.commons.rings import RINGS, capped
+from interlock.commons.rings import RINGS, at_ring, capped
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
@@ -374,3 +374,11 @@ def test_a_channel_index_reads_back_and_only_for_its_ring() -> None:
     for old, new in ((b'"version":3', b'"version":true'), (b"abab", b"ABAB"), (b"{", b"[")):
         with pytest.raises(Malformed):
             parse_channel(data.replace(old, new), "stable", where="c")
+
+
+def test_a_pack_in_a_ring_is_named_with_mesh_or_without() -> None:
+    for text in ("team@stable", "mesh:team@stable"):
+        assert at_ring(text) == ("team", "stable")
+    for text in ("team", "mesh:team", "@stable", "mesh:@stable", "team@", "team@gold", ""):
+        with pytest.raises(BadInput):
+            at_ring(text)
