@@ -124,7 +124,7 @@ def mesh_config(settings: Settings, home: str | None = None) -> MeshConfig:
         place,
         _text(values, "organisation"),
         _text(values, "commons"),
-        _seconds(settings, values, MeshConfig.poll_s),
+        _poll_s(settings, values, MeshConfig.poll_s),
         _demand_monitor(_text(values, "monitor"), f"{settings.path}: [mesh] monitor"),
     )
 
@@ -151,7 +151,7 @@ def serve_config(settings: Settings, directory: str | None = None, *, demo: bool
         _text(values, "operator"),
         demand_place(_text(values, "upstream"), f"{settings.path}: [serve] upstream"),
         demand_place(_text(values, "log_url"), f"{settings.path}: [serve] log_url"),
-        _seconds(settings, values, ServeConfig.poll_s),
+        _poll_s(settings, values, ServeConfig.poll_s),
         demo,
         _store(settings, values),
         bool(values.get("drive", True)),
@@ -210,7 +210,7 @@ def _text(values: dict[str, object], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _seconds(settings: Settings, values: dict[str, object], default: float) -> float:
+def _poll_s(settings: Settings, values: dict[str, object], default: float) -> float:
     return _number(settings, values, "poll_seconds", default, LEAST_POLL_S, MOST_POLL_S)
 
 

@@ -32,7 +32,7 @@ def hpke(args: argparse.Namespace) -> int:
     held = keys.rotate(now_us, args.keep_days * DAY_US, os.urandom, _KEMS[args.kem]) if args.rotate else keys()
     rows = [_row(key, now_us) for key in held]
     if args.json:
-        print(json.dumps({"keys": rows}, indent=1))
+        print(json.dumps({"format": "interlock-hpke-keys", "v": 1, "keys": rows}, indent=1))
         return EXIT_OK
     for row in rows:
         print(f"key {row['id']}  {row['kem']}  {row['public'][:16]}  {_told(row)}")
