@@ -16,6 +16,9 @@ from interlock.engine.sinks import FileSink, verify_file
 from interlock.node.cli.main import main
 from tests.unit.commons_world import log_policy, pack, world
 
+EXAMPLES: dict[str, object] = {
+    "examples": {"fires": [{"action": "bad", "args": {}}], "passes": [{"action": "good", "args": {}}]}
+}
 SIGNER = Ed25519Signer(bytes(range(32)))
 
 
@@ -61,6 +64,37 @@ def test_the_last_receipts_are_a_line_each_and_never_a_value(folder: Path, capsy
     out = capsys.readouterr().out
     assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["proceeded", "proceeded", "blocked"]
     assert "hunter22" not in out
+
+
+def test_what_rules_in_shadow_would_have_done_is_told_and_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, policy = folder / "receipts.jsonl", folder / "policy.json"
+    rules = [
+        {"id": rule, "verdict": verdict, "when": {"action": action}, "reason": "odd", "shadow": True, **EXAMPLES}
+        for rule, verdict, action in (("team.quiet", "block", "bad"), ("team.asks", "escalate", "b*"))
+    ]
+    policy.write_text(json.dumps({"format": "interlock-policy", "v": 1, "name": "team", "rules": rules}))
+    interlock.install(policy=policy, sink=FileSink(path))
+    for name, principal in (("bad", "acme/bot"), ("bad", "acme/bot"), ("bland", "acme/cat"), ("good", "acme/bot")):
+        with interlock.span(principal=principal):
+            interlock.enforce_tool_call(name, {})
+    assert main(["receipts", "tail"]) == EXIT_OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == [
+        "    in shadow, team.quiet would have blocked this",
+        "    in shadow, team.asks would have asked about this",
+    ]
+    assert main(["receipts", "shadows"]) == EXIT_OK
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("team.asks  would have asked about 3 (by 2 principals in 3 runs; last ")
+    assert out[1].startswith("team.quiet  would have blocked 2 (by 1 principals in 2 runs; last ")
+    assert main(["receipts", "shadows", "--json"]) == EXIT_OK
+    first = json.loads(capsys.readouterr().out)["shadows"][0]
+    assert (first["rule"], first["verdict"], first["calls"], first["principals"]) == ("team.asks", "ESCALATE", 3, 2)
+    path.unlink()
+    assert main(["receipts", "shadows", str(called(folder, "good"))]) == EXIT_OK
+    assert "no rule in shadow objected" in capsys.readouterr().out
 
 
 def test_one_receipt_is_shown_by_number_or_by_the_start_of_its_call_id(

@@ -22,6 +22,7 @@ from interlock.engine.receipt_seals import Checker
 from interlock.engine.receipts import Receipt, Verified
 from interlock.engine.sinks import read_receipts, verify_file
 from interlock.interceptors.hooks.entry import guard_settings
+from interlock.node.cli.receipts_shadows import WOULD, counted, objections, told
 
 __all__ = ["found_receipts", "receipts_file", "register", "said"]
 
@@ -30,6 +31,7 @@ _EXAMPLES: Final = {
     "verify": "interlock receipts verify receipts.jsonl --head 3f2a9c...",
     "tail": "interlock receipts tail -n 50 --follow",
     "show": "interlock receipts show 3f2a9c",
+    "shadows": "interlock receipts shadows",
     "prove": "interlock receipts prove 3f2a9c --out decided.json",
 }
 
@@ -47,6 +49,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     verb.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
     verb.add_argument("-f", "--follow", action="store_true", help="go on as more are written")
     verb = _verb(verbs, "show", _show, "everything that one receipt says", one=True)
+    _verb(verbs, "shadows", _shadows, "what rules in shadow would have done: how often, and to how many")
     verb = _verb(verbs, "prove", _prove, "one file that shows offline which logged policy decided", one=True)
     verb.add_argument("--out", metavar="FILE", help="where to write it (standard output)")
     verb.add_argument("--home", metavar="DIR", help="the node's home (from the configuration)")
@@ -121,6 +124,13 @@ def _print(receipt: Receipt, *, as_json: bool) -> None:
     rule = f": {receipt.policy_id or receipt.rule}" if receipt.policy_id or receipt.rule else ""
     what = one_line(f"{receipt.action} {receipt.phase}{who}") + one_line(rule)
     print(f"#{receipt.seq}  {rfc3339(receipt.ts_us)}  {one_line(receipt.outcome):12}  {what}")
+    for shadow, verdict in objections(receipt):
+        print(f"    in shadow, {one_line(shadow)} {WOULD[verdict]} this")
+
+
+def _shadows(args: argparse.Namespace) -> int:
+    print(told(counted(receipt for receipt, _ in read_receipts(receipts_file(args))), as_json=args.json))
+    return EXIT_OK
 
 
 def _show(args: argparse.Namespace) -> int:
