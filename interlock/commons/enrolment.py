@@ -11,6 +11,7 @@ caught an issuer that makes members up. Pure: who may say what, and how often, i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,6 +64,7 @@ class Enrolment:
 
     organisation: str
     key: Ed25519Verifier
+    issuer: Ed25519Verifier
     invite: str = field(repr=False)
 
 
@@ -81,6 +83,7 @@ class TokenRequest:
     """An organisation asks for its one credential of a task and epoch; `blinded` is empty for a certificate."""
 
     key: Ed25519Verifier
+    issuer: Ed25519Verifier
     task: str
     epoch: int
     task_id: bytes
@@ -105,15 +108,15 @@ def dump_enrolment(signer: Ed25519Signer, organisation: str, invite: str, issuer
     return made(_ENROLMENT, signer, organisation=organisation, invite=invite, issuer=issuer.text)
 
 
-def parse_enrolment(data: bytes, issuer: Ed25519Verifier, *, where: str = "enrolment") -> Enrolment:
-    """Raises: Malformed, BadSignature."""
+def parse_enrolment(data: bytes, *issuers: Ed25519Verifier, where: str = "enrolment") -> Enrolment:
+    """An enrolment with an issuer that goes by one of these keys. Raises: Malformed, BadSignature."""
     body = opened(_ENROLMENT, data, where=where)
-    _demand_for(body, issuer, where)
+    issuer = _demand_for(body, issuers, where)
     invite = str(body["invite"])
     if len(invite) > _CODE_MOST:
         raise Malformed("invite code is too long", where=where)
     return Enrolment(
-        known_organisation(body["organisation"], where=where), ed25519_key(body["key"], where=where), invite
+        known_organisation(body["organisation"], where=where), ed25519_key(body["key"], where=where), issuer, invite
     )
 
 
@@ -140,10 +143,10 @@ def dump_token_request(
     )
 
 
-def parse_token_request(data: bytes, issuer: Ed25519Verifier, *, where: str = "token request") -> TokenRequest:
-    """Raises: Malformed, BadSignature."""
+def parse_token_request(data: bytes, *issuers: Ed25519Verifier, where: str = "token request") -> TokenRequest:
+    """A request to an issuer that goes by one of these keys. Raises: Malformed, BadSignature."""
     body = opened(_REQUEST, data, where=where)
-    _demand_for(body, issuer, where)
+    issuer = _demand_for(body, issuers, where)
     try:
         task_id = bytes.fromhex(str(body["task_id"]))
     except ValueError:
@@ -152,6 +155,7 @@ def parse_token_request(data: bytes, issuer: Ed25519Verifier, *, where: str = "t
         raise Malformed("task_id is not 32 bytes in lower-case hex", where=where)
     return TokenRequest(
         key=ed25519_key(body["key"], where=where),
+        issuer=issuer,
         task=known_task(body["task"], where=where),
         epoch=known_epoch(body["epoch"], where=where),
         task_id=task_id,
@@ -190,9 +194,12 @@ def demand_honest_count(count: IssuedCount, *, reports: int | None = None) -> No
         raise OverIssued(told, where=where, fix="do not trust this batch, nor its issuer")
 
 
-def _demand_for(body: dict[str, object], issuer: Ed25519Verifier, where: str) -> None:
-    if body["issuer"] != issuer.text:
-        raise Malformed("is made for another issuer", where=where, fix="ask the issuer for its key")
+def _demand_for(body: dict[str, object], issuers: Sequence[Ed25519Verifier], where: str) -> Ed25519Verifier:
+    """The key, of these, that a statement is made for. Raises: Malformed."""
+    for issuer in issuers:
+        if body["issuer"] == issuer.text:
+            return issuer
+    raise Malformed("is made for another issuer", where=where, fix="ask the issuer for its key")
 
 
 def _count(value: object, where: str) -> int:

@@ -3,6 +3,7 @@
     commons    keys/ROLE.key for each online role; keys/ROLE.key.next: made, and named by no root yet
                the keys of the root's and targets' holders are named by the newest root, and lie with the holders
     log        log.key and log-ml-dsa.key, each with .next beside it; a witness the same
+    issuer     issuer.key, with .next beside it while a rotation is under way (commons.issuer_keys)
     retired/   what was replaced, ROLE-KEYID.key with the id as listed, so that nothing is lost by a wrong step
 
 A key takes another's place only where clients will take its word: `targets`, `snapshot` and `timestamp` once a root
@@ -40,20 +41,22 @@ from interlock.commons.repository import metadata_files
 from interlock.commons.signers import NEXT, RoleSigner, read_key, tuf_key
 
 __all__ = [
+    "RETIRED",
     "KeyRow",
     "activate",
     "current_key",
     "has_role_keys",
     "key_files",
+    "listed_key",
     "make_next",
     "named_key",
     "rows",
     "take_up",
 ]
 
-_SINGLE: Final = ("log", "witness")
+RETIRED: Final = "retired"
+_SINGLE: Final = ("log", "witness", "issuer")
 _SECOND: Final = "-ml-dsa.key"
-_RETIRED: Final = "retired"
 _LIMIT: Final = 16 * 1024
 _MAX_METADATA: Final = 5_000_000
 _SIGNED = TypeVar("_SIGNED", bound=Signed)
@@ -101,7 +104,7 @@ def rows(directory: Path) -> list[KeyRow]:
         files = [(role, directory / f"{role}{end}") for role in _SINGLE for end in (".key", _SECOND)]
         found = [row for role, path in files for row in _file_rows(path, role, None, "")]
         if not found:
-            raise BadState("has no keys of a commons, a log or a witness", where=str(directory))
+            raise BadState("has no keys of a commons, a log, a witness or an issuer", where=str(directory))
         return found
     root = _newest(directory, "root", Root)
     named = {} if root is None else _named(directory, root)
@@ -137,7 +140,7 @@ def activate(path: Path) -> str:
     if not following.exists():
         raise BadState("has no next key", where=str(path), fix="make it with interlock mesh keys rotate")
     if path.exists():
-        retired = private_dir(path.parent / _RETIRED) / f"{path.stem}-{_listed(named_key(path))[:16]}.key"
+        retired = private_dir(path.parent / RETIRED) / f"{path.stem}-{listed_key(named_key(path))[:16]}.key"
         replace(retired, read_bounded(path, _LIMIT))
     following.replace(path)
     sync_dir(path.parent)
@@ -177,7 +180,7 @@ def _file_rows(path: Path, role: str, named: str | None, until: str) -> Iterator
     for file, state in ((path, "in use"), (path.with_name(path.name + NEXT), "next")):
         if file.exists():
             key = verifier_of(named_key(file))
-            keyid = _keyid(key.text) if named is not None else _listed(key.text)
+            keyid = _keyid(key.text) if named is not None else listed_key(key.text)
             told = state if state == "next" or named in (None, keyid) else "not the role's"
             sealed, ends = is_sealed(read_bounded(file, _LIMIT), where=str(file)), until if told == "in use" else ""
             yield KeyRow(role, key.text.partition(":")[0], keyid, told, until=ends, file=str(file), sealed=sealed)
@@ -212,7 +215,7 @@ def _newest(directory: Path, role: str, kind: type[_SIGNED]) -> _SIGNED | None:
     return signed
 
 
-def _listed(text: str) -> str:
+def listed_key(text: str) -> str:
     """The id under which a key is listed: as metadata has it, where metadata can name a key of its family."""
     key = verifier_of(text)
     return _keyid(text) if isinstance(key, Ed25519Verifier) else key.key_id

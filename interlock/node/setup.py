@@ -8,7 +8,7 @@
     dap-leader  hpke.json  tasks/  members.json  collectors.json  helper-token
     dap-helper  hpke.json  tasks/  leaders.json
                 either, where it checks members: node.json and bootstrap.root.json (the commons of the member keys)
-    issuer      issuer.key  issuer.sqlite
+    issuer      issuer.key  issuer.sqlite; after a rotation successors/ and retired/ (commons.issuer_keys)
 
 Files that hold a secret are 0600, tables of tokens hold hashes only.
 """

@@ -58,6 +58,7 @@ PURE = [
     "interlock.commons.rings",
     "interlock.commons.served",
     "interlock.commons.statements",
+    "interlock.commons.succession",
     "interlock.commons.tally",
     "interlock.commons.transcript",
     "interlock.commons.trial",

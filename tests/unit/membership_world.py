@@ -14,6 +14,7 @@ from interlock.base.codec import Malformed
 from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
+from interlock.commons.issuer_keys import IssuerKeys
 from interlock.commons.membership import (
     BLIND,
     MemberKeys,
@@ -54,7 +55,7 @@ class IssuerWorld:
         self.rng = random.Random(9474).randbytes
         self.signer: Ed25519Signer = seed("issuer")
         self.store = IssuerStore(folder / "issuer.sqlite")
-        self.issuer = Issuer(self.store, self.signer, OPERATOR, PythonBlindRsa(), clock, self.rng)
+        self.issuer = Issuer(self.store, IssuerKeys(self.signer), OPERATOR, PythonBlindRsa(), clock, self.rng)
         self.after: Callable[[Reply], Reply] = lambda reply: reply
         self.asked: list[bytes] = []
         self.published = True
@@ -89,10 +90,14 @@ class IssuerWorld:
         return code
 
     def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
-        work = {"enrol": self.issuer.process_enrolment, "credentials": self.issuer.process_request}
+        work: dict[str, Callable[[bytes], bytes]] = {
+            "enrol": self.issuer.process_enrolment,
+            "credentials": self.issuer.process_request,
+            "successors": lambda _: self.issuer.successors(url.rsplit("/", 1)[1]),
+        }
         self.asked.append(body)
         try:
-            found = work[url.rsplit("/", 1)[1]](body)
+            found = work[url.split("/")[3]](body)
         except (Refused, BadSignature) as e:
             return Reply(403, body=b'{"error": "%s"}' % str(e).encode())
         except Malformed:

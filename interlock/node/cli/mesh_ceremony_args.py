@@ -170,7 +170,7 @@ def _create(group: Commands) -> None:
 
 def _list(group: Commands) -> None:
     listed = _add(group, "list", _KEYS, "list_keys", "which keys a role's folder has, whose they are and until when")
-    listed.add_argument("--dir", metavar="DIR", required=True, help="the folder of a commons, log or witness")
+    listed.add_argument("--dir", metavar="DIR", required=True, help="the folder of a commons, log, witness or issuer")
     listed.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -179,9 +179,9 @@ def _rotate(group: Commands) -> None:
     rotate.add_argument(
         "role",
         metavar="ROLE",
-        help="snapshot, timestamp, a ring's or other delegated role; log; witness; targets' one key",
+        help="snapshot, timestamp, a ring's or other delegated role; log; witness; issuer; targets' one key",
     )
-    rotate.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
+    rotate.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log, witness or issuer")
     rotate.add_argument(
         "--out", metavar="FILE|DIR", help="targets, snapshot, timestamp: where the request to the keyholders goes"
     )
@@ -193,7 +193,7 @@ def _rotate(group: Commands) -> None:
 def _export(group: Commands) -> None:
     export = _add(group, "export", _KEYS, "export", "print a role's public key")
     export.add_argument("role", metavar="ROLE", help="the role whose public key is written")
-    export.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log or witness")
+    export.add_argument("--dir", metavar="DIR", required=True, help="the folder of the commons, log, witness or issuer")
     export.add_argument("--next", action="store_true", help="the key that is made and not yet used")
 
 

@@ -17,7 +17,8 @@ from interlock.base.keys import Ed25519Verifier, verifier_of
 from interlock.base.settings import read_settings
 from interlock.commons.ceremony import new_keys, request_of
 from interlock.commons.holders import CeremonyRefused, Holder, demand_named, dump_card, families, term_of
-from interlock.commons.keyring import KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
+from interlock.commons.issuer_keys import succeed
+from interlock.commons.keyring import RETIRED, KeyRow, activate, has_role_keys, key_files, make_next, named_key, rows
 from interlock.commons.layout import DELEGATIONS, ONLINE_ROLES, TOP_ROLES
 from interlock.commons.repository import newest_root
 from interlock.commons.rootplan import expiry_us, plan_of
@@ -99,6 +100,8 @@ def rotate(args: argparse.Namespace) -> int:
         raise BadInput("a keyholder's keys are changed by a ceremony", where="root", fix=fix)
     files = key_files(directory, args.role)
     passphrase = None if args.passphrase_file is None else passphrase_in(Path(args.passphrase_file))
+    if args.role == "issuer":
+        return _rotate_issuer(directory, passphrase, activate=args.activate)
     if args.activate:
         return _activate(directory, args.role, files)
     if args.role in TOP_ROLES:
@@ -156,6 +159,17 @@ def _rotate_delegated(args: argparse.Namespace, file: Path, passphrase: bytes | 
     return EXIT_OK
 
 
+def _rotate_issuer(directory: Path, passphrase: bytes | None, *, activate: bool) -> int:
+    """An issuer's key, that members trust: the old one names the new one, and they go on by its word."""
+    if activate:
+        raise BadInput("is not for an issuer's key", where="--activate", fix="it is put in place at once")
+    done = succeed(directory, os.urandom, SystemClock().now_us(), passphrase)
+    print(f"issuer has a new key: {done.successor.text}")
+    print(f"the old one, {done.issuer.text}, signs for the epochs that it opened; it lies in {directory / RETIRED}")
+    print("restart the issuer; where the commons lists its operators, have it list the new key beside the old one")
+    return EXIT_OK
+
+
 def _activate(directory: Path, role: str, files: Sequence[Path]) -> int:
     if has_role_keys(directory):
         fix = "targets, snapshot and timestamp: interlock mesh ceremony install; others: without --activate"
@@ -164,7 +178,7 @@ def _activate(directory: Path, role: str, files: Sequence[Path]) -> int:
     for file in due or files:
         key = activate(file)
         print(f"{role} has a new key: {_exported(directory, role, key)}")
-    print(f"the old ones lie in {directory / 'retired'}; restart the role")
+    print(f"the old ones lie in {directory / RETIRED}; restart the role")
     return EXIT_OK
 
 
@@ -172,7 +186,7 @@ def _exported(directory: Path, role: str, text: str) -> str:
     """A public key as text, or as a vkey where it is a log's or witness's of a name that its folder says."""
     settings, key = directory / CONFIG, verifier_of(text)
     name = read_settings(settings).tables.get("serve", {}).get("name", "") if settings.exists() else ""
-    if has_role_keys(directory) or not isinstance(name, str) or not name:
+    if role == "issuer" or has_role_keys(directory) or not isinstance(name, str) or not name:
         return text
     if not isinstance(key, Ed25519Verifier):
         return VerifierKey(name, ML_DSA_COSIGNATURE, key.public).text

@@ -7,6 +7,10 @@ they are. That holds only while no operator is both, so an issuer is neither an 
     POST credentials        a token request -> the issuer's signature: blind, over what it cannot see, or plain
     GET  members/TASK/EPOCH                 -> the member keys, as they are to be published
     GET  counts/TASK/EPOCH                  -> the signed count
+    GET  successors/KEY                     -> the keys that followed this one (in hex), each in the word of the last
+
+Where its key was changed, an epoch stays under the key that its published member keys name: it is asked for by that
+key, and what is signed for it is signed with that key.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from interlock.base.clock import DAY_US, Clock
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
-from interlock.base.keys import Ed25519Signer, Ed25519Verifier
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier, ed25519_of
 from interlock.base.primitives import BadSignature, Rng
 from interlock.commons.enrolment import (
     TokenRequest,
@@ -36,6 +40,7 @@ from interlock.commons.enrolment import (
     parse_enrolment,
     parse_token_request,
 )
+from interlock.commons.issuer_keys import IssuerKeys
 from interlock.commons.membership import (
     BLIND,
     MemberKeys,
@@ -44,6 +49,7 @@ from interlock.commons.membership import (
     parse_member_keys,
 )
 from interlock.commons.statements import MAX_STATEMENT
+from interlock.commons.succession import chain_from
 from interlock.node.http import BadBody, body_of
 from interlock.node.storage.issuer import Epoch, IssuerStore, MemberState, Refused
 
@@ -62,10 +68,13 @@ class Issuer:
     """
 
     def __init__(
-        self, store: IssuerStore, signer: Ed25519Signer, operator: str, rsa: BlindRsa, clock: Clock, rng: Rng
+        self, store: IssuerStore, keys: IssuerKeys, operator: str, rsa: BlindRsa, clock: Clock, rng: Rng
     ) -> None:
         self._store = store
-        self._signer = signer
+        self._keys = keys
+        self._signer = keys.signer
+        self._signers = {**keys.former, keys.signer.verifier.text: keys.signer}
+        self._names = [ed25519_of(text) for text in {**keys.successions, **self._signers}]
         self._operator = operator
         self._rsa = rsa
         self._clock = clock
@@ -102,22 +111,27 @@ class Issuer:
 
     def process_enrolment(self, body: bytes) -> bytes:
         """Enrolment -> certificate, or nothing while it waits for a person."""
-        asked = parse_enrolment(body, self._signer.verifier)
+        asked = parse_enrolment(body, *self._names)
+        signer = self._signer_of(asked.issuer)
         code = invite_hash(asked.invite) if asked.invite else ""
         member = self._store.enrol(asked.organisation, asked.key.text, code, self._clock.now_us())
         if member.state is MemberState.PENDING:
             return b""
-        return dump_certificate(self._signer, member.organisation, asked.key, member.at)
+        return dump_certificate(signer, member.organisation, asked.key, member.at)
 
     def process_request(self, body: bytes) -> bytes:
         """TokenRequest -> the issuer's signature; the same bytes again get the same answer."""
-        asked = parse_token_request(body, self._signer.verifier)
+        asked = parse_token_request(body, *self._names)
         now_us = self._clock.now_us()
         self._store.forget_closed(now_us)
         epoch = self._store.epoch(asked.task, asked.epoch)
         if epoch is None:
             raise NotFound("has no member keys here", where=f"task {asked.task}, epoch {asked.epoch}")
         keys = parse_member_keys(epoch.keys, where="member keys")
+        if asked.issuer != keys.issuer:
+            raise Refused(
+                "is not of the key that the request is made for", where=f"task {asked.task}, epoch {asked.epoch}"
+            )
 
         def answer() -> bytes:
             if now_us >= epoch.closes_at:
@@ -135,11 +149,21 @@ class Issuer:
 
     def count(self, task: str, epoch: int) -> bytes:
         """How many credentials of an epoch were given out, signed; final once it is closed."""
-        closes_at, now_us = self._known(task, epoch).closes_at, self._clock.now_us()
+        found, now_us = self._known(task, epoch), self._clock.now_us()
+        opener = parse_member_keys(found.keys, where="member keys").issuer
+        signer = self._signers.get(opener.text, self._signer)
         issued, could = self._store.counts(task, epoch)
         return dump_count(
-            self._signer, task=task, epoch=epoch, issued=issued, enrolled=could, final=now_us >= closes_at, at=now_us
+            signer, task=task, epoch=epoch, issued=issued, enrolled=could, final=now_us >= found.closes_at, at=now_us
         )
+
+    def successors(self, key: str) -> bytes:
+        """The chain from a former key, in hex, to the one in use. Raises: NotFound."""
+        former = self._keys.successions.get(f"ed25519:{key}")
+        chain = b"" if former is None else chain_from(self._keys.successions, former.issuer, self.verifier)
+        if not chain:
+            raise NotFound("is no former key of this issuer", where="successors")
+        return chain
 
     def _known(self, task: str, epoch: int) -> Epoch:
         found = self._store.epoch(task, epoch)
@@ -152,7 +176,22 @@ class Issuer:
             raise Refused(f"takes credentials of kind {keys.backend}", where=f"task {keys.task}")
         if keys.backend == BLIND:
             return self._rsa.blind_sign(private, asked.blinded, self._rng)
-        return self._signer.sign(certificate_message(asked.task_id, asked.epoch, asked.key.public))
+        signer = self._signers.get(keys.issuer.text)
+        if signer is None:
+            raise Refused("was opened under a key that is not here any more", where=f"task {keys.task}")
+        return signer.sign(certificate_message(asked.task_id, asked.epoch, asked.key.public))
+
+    def _signer_of(self, key: Ed25519Verifier) -> Ed25519Signer:
+        """The key in use; or a former one while credentials are given out under it. Raises: Refused."""
+        found = self._signers.get(key.text)
+        if found is self._signer:
+            return self._signer
+        now_us = self._clock.now_us()
+        under = (parse_member_keys(data, where="member keys").issuer for data in self._store.open_keys(now_us))
+        if found is None or key not in under:
+            fix = f"the key is now {self.verifier.text}: ask its operator whether it is"
+            raise Refused("is made for a former key, whose epochs are over", where="enrolment", fix=fix)
+        return found
 
 
 def invite_hash(code: str) -> str:
@@ -177,12 +216,16 @@ def app(issuer: Issuer) -> Starlette:
     async def counts(request: Request) -> Response:
         return Response(await run_in_threadpool(issuer.count, *_named(request)), media_type=_JSON)
 
+    async def successors(request: Request) -> Response:
+        return Response(issuer.successors(request.path_params["key"]), media_type="application/jsonl")
+
     return Starlette(
         routes=[
             _route("/enrol", enrol, "POST"),
             _route("/credentials", credentials, "POST"),
             _route("/members/{task}/{epoch}", members, "GET"),
             _route("/counts/{task}/{epoch}", counts, "GET"),
+            _route("/successors/{key}", successors, "GET"),
         ]
     )
 

@@ -1,17 +1,20 @@
 """An organisation's side of membership: enrol with an issuer once, then fetch the one credential of each epoch.
 
     HOME/member.key    the organisation's Ed25519 key, 0600       HOME/member.json   the issuer, and its certificate
+                                                                  and the keys that the issuer had before
     HOME/node.sqlite   requests that were sent, and credentials that were not used up yet (node.storage.node)
 
 A request is stored before it is sent and sent again unchanged until it is answered, so a lost answer loses no
 credential. The key that a blind token is of comes from the commons, never from the issuer: one that showed each
-organisation a key of its own could tell whose report is whose.
+organisation a key of its own could tell whose report is whose. Where it names another key of the issuer than the one
+that was joined, that key's own word, and each successor's, has to lead there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -43,11 +46,12 @@ from interlock.commons.membership import (
 from interlock.commons.operators import Operators
 from interlock.commons.signers import own_key, read_key
 from interlock.commons.statements import ed25519_key
+from interlock.commons.succession import CHAIN_MOST, parse_chain
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange, Reply
 from interlock.node.storage.node import Credential, NodeStore
 
-__all__ = ["Credentials", "IssuerRefused", "Joined", "count_of", "join", "read_joined"]
+__all__ = ["Credentials", "IssuerRefused", "Joined", "count_of", "join", "read_joined", "successors_of"]
 
 _FILE: Final = "member.json"
 _KEY: Final = "member.key"
@@ -65,13 +69,21 @@ class IssuerRefused(InterlockError):
 
 @dataclass(frozen=True)
 class Joined:
-    """An organisation's membership: where its issuer is, and the certificate once it was enrolled."""
+    """An organisation's membership: where its issuer is, and the certificate once it was enrolled.
 
+    `former` are the keys that the issuer had before `issuer`, the oldest first.
+    """
+
+    home: Path
     organisation: str
     url: str
     issuer: Ed25519Verifier
     signer: Ed25519Signer
     certificate: Certificate | None
+    former: tuple[Ed25519Verifier, ...] = ()
+
+    def trusts(self, issuer: Ed25519Verifier) -> bool:
+        return issuer == self.issuer or issuer in self.former
 
 
 def join(
@@ -86,18 +98,8 @@ def join(
     before = read_joined(home) if (home / _FILE).exists() else None
     if before is not None and (before.organisation, before.issuer) != (organisation, issuer):
         raise BadState("is enrolled otherwise already", where=str(home / _FILE), fix="use another home")
-    asked = url.rstrip("/") + "/enrol"
-    reply = _answered(exchange("POST", asked, _JSON, dump_enrolment(signer, organisation, invite, issuer)), asked)
-    text = reply.body.decode("ascii", "replace")
-    body: dict[str, object] = {
-        "organisation": organisation,
-        "url": url,
-        "issuer": issuer.text,
-        "certificate": text,
-    }
-    certificate = _certificate(text, organisation, signer, issuer)
-    replace(home / _FILE, stamped(_FORMAT, 1, body))
-    return Joined(organisation, url, issuer, signer, certificate)
+    former = () if before is None else before.former
+    return _enrolled(Joined(home, organisation, url, issuer, signer, None, former), invite, exchange)
 
 
 def read_joined(home: Path) -> Joined:
@@ -111,7 +113,10 @@ def read_joined(home: Path) -> Joined:
         organisation, url, issuer, certificate = (text if isinstance(text, str) else _not_text() for text in texts)
         key = ed25519_key(issuer, where=str(path))
         signer = read_key(home / _KEY)
-        return Joined(organisation, url, key, signer, _certificate(certificate, organisation, signer, key))
+        former = tuple(ed25519_key(text, where=str(path)) for text in _list(body.get("former", [])))
+        return Joined(
+            home, organisation, url, key, signer, _certificate(certificate, organisation, signer, key), former
+        )
     except (ValueError, InterlockError) as e:
         raise BadState(f"is damaged ({e})", where=str(path), fix="run interlock mesh members join again") from None
 
@@ -176,7 +181,7 @@ class Credentials:
     def _checked_keys(self, task: Task, epoch: int) -> MemberKeys:
         wanted = TaskMembership.decode(task.membership or b"")
         keys = self._keys_of(wanted.task, epoch)
-        if keys.backend != wanted.backend or keys.issuer != self._joined.issuer:
+        if keys.backend != wanted.backend or not self._followed(keys.issuer):
             told = f"has member keys of kind {keys.backend} and issuer {keys.issuer.key_id}"
             raise TaskRefused(told, where=f"task {wanted.task}, epoch {epoch}", fix="ask the task's author")
         operators = self._operators()
@@ -184,6 +189,26 @@ class Credentials:
             leader, helper = (url.decode("ascii") for url in (task.config.leader_url, task.config.helper_url))
             demand_issuer_apart(operators, keys.issuer, leader, helper)
         return keys
+
+    def _followed(self, issuer: Ed25519Verifier) -> bool:
+        """Whether a key is the issuer's that was joined, or follows it in its own word; then it is joined from now on.
+
+        Raises: IssuerRefused, Unreachable.
+        """
+        if not self._joined.trusts(issuer):
+            self._joined = read_joined(self._joined.home)  # another process of this organisation may have followed it
+        if self._joined.trusts(issuer):
+            return True
+        before = self._joined
+        try:
+            heirs = successors_of(before.url, before.issuer, self._exchange)
+        except (Malformed, BadSignature):
+            return False
+        if issuer not in heirs:
+            return False
+        former = (*before.former, before.issuer, *heirs[: heirs.index(issuer)])[-CHAIN_MOST:]
+        self._joined = _enrolled(changed(before, issuer=issuer, former=former), "", self._exchange)
+        return True
 
     def _begun(self, keys: MemberKeys, task_id: bytes) -> Credential:
         """A request for the credential of an epoch, with all that is random of it."""
@@ -200,7 +225,7 @@ class Credentials:
             epoch=keys.epoch,
             task_id=task_id,
             blinded=blinded,
-            issuer=self._joined.issuer,
+            issuer=keys.issuer,
         )
         return Credential(request, seed, prefix, inverse)
 
@@ -223,6 +248,35 @@ def count_of(url: str, task: str, epoch: int, exchange: Exchange) -> IssuedCount
     """What an issuer says of an epoch, signed by the key that it says. Raises: NotFound, Unreachable, Malformed."""
     asked = f"{url.rstrip('/')}/counts/{task}/{epoch}"
     return parse_count(_answered(exchange("GET", asked), asked).body, where=asked)
+
+
+def successors_of(url: str, key: Ed25519Verifier, exchange: Exchange) -> tuple[Ed25519Verifier, ...]:
+    """The keys that an issuer's key was followed by, each in the word of the one before; none where it was not.
+
+    Raises: Unreachable, IssuerRefused, Malformed, BadSignature.
+    """
+    asked = f"{url.rstrip('/')}/successors/{key.public.hex()}"
+    try:
+        return parse_chain(_answered(exchange("GET", asked), asked).body, key, where=asked)
+    except NotFound:
+        return ()
+
+
+def _enrolled(joined: Joined, invite: str, exchange: Exchange) -> Joined:
+    """Enrol, and keep it. Raises: as `join`."""
+    asked = joined.url.rstrip("/") + "/enrol"
+    body = dump_enrolment(joined.signer, joined.organisation, invite, joined.issuer)
+    text = _answered(exchange("POST", asked, _JSON, body), asked).body.decode("ascii", "replace")
+    certificate = _certificate(text, joined.organisation, joined.signer, joined.issuer)
+    kept: dict[str, object] = {
+        "organisation": joined.organisation,
+        "url": joined.url,
+        "issuer": joined.issuer.text,
+        "former": [key.text for key in joined.former],
+        "certificate": text,
+    }
+    replace(joined.home / _FILE, stamped(_FORMAT, 1, kept))
+    return changed(joined, certificate=certificate)
 
 
 def _answered(reply: Reply, url: str) -> Reply:
@@ -248,6 +302,12 @@ def _certificate(text: str, organisation: str, signer: Ed25519Signer, issuer: Ed
     if (found.organisation, found.key, found.issuer) != (organisation, signer.verifier, issuer):
         raise IssuerRefused("gave the certificate of another key or organisation", where=organisation)
     return found
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list) or len(value) > CHAIN_MOST:
+        raise ValueError("former is no list of keys")
+    return value
 
 
 def _not_text() -> str:

@@ -153,6 +153,10 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
         rows = self._read(sql, task, epoch)
         return Epoch(as_bytes(rows[0][0]), as_int(rows[0][1]), as_bytes(rows[0][2])) if rows else None
 
+    def open_keys(self, now_us: int) -> list[bytes]:
+        """The public files of the epochs that credentials are still given out for."""
+        return [as_bytes(row[0]) for row in self._read("SELECT keys FROM epochs WHERE closes_at > ?", now_us)]
+
     def forget_closed(self, now_us: int) -> None:
         """Drop the private keys of epochs that are over: nobody can sign for them any more, whoever takes the file."""
         with self._write() as db:

@@ -1,4 +1,4 @@
-"""The issuer's wiring: its key and its store, in a folder where nobody's shares lie."""
+"""The issuer's wiring: its keys and its store, in a folder where nobody's shares lie."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
 from interlock.base.settings import BadConfig
-from interlock.commons.signers import read_key
+from interlock.commons.issuer_keys import read_issuer_keys
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import ServeConfig
 from interlock.node.roles import issuer
@@ -33,9 +33,9 @@ def issuer_of(config: ServeConfig, clock: Clock) -> Iterator[issuer.Issuer]:
     both = [name for name in _SHARES if (place / name).exists()]
     if both:
         raise BadConfig(f"is an aggregator's or a collector's too ({both[0]})", where=str(place), fix=APART)
-    signer = read_key(place / "issuer.key")
+    keys = read_issuer_keys(place)
     with contextlib.closing(IssuerStore(place / ISSUER_STORE)) as store:
-        yield issuer.Issuer(store, signer, config.operator, chosen_blind_rsa(), clock, os.urandom)
+        yield issuer.Issuer(store, keys, config.operator, chosen_blind_rsa(), clock, os.urandom)
 
 
 @contextlib.contextmanager
