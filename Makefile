@@ -41,13 +41,13 @@ demo: $(VENV)/.native ## the whole loop on this machine: publish, log, subscribe
 	@$(VENV)/bin/interlock mesh demo
 
 test: setup ## the whole test suite
-	@$(PY) -m pytest -n auto --dist worksteal
+	@$(PY) -m pytest -n auto --dist loadfile
 
 test-fast: setup ## the test suite without the slow tests
-	@$(PY) -m pytest -n auto --dist worksteal -m "not slow"
+	@$(PY) -m pytest -n auto --dist loadfile -m "not slow"
 
 test-sweeps: setup ## kill -9 and full disks at every single write, of which `make test` visits some
-	@INTERLOCK_SWEEP=all $(PY) -m pytest -n auto --dist worksteal -m sweep
+	@INTERLOCK_SWEEP=all $(PY) -m pytest -n auto --dist loadfile -m sweep
 
 bench: setup ## what a guarded call costs, against what one could pick instead (bench/METHOD.md)
 	@$(PY) -m pip install --quiet --group bench || echo "cedarpy is not here; going on without it"

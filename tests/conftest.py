@@ -9,10 +9,13 @@ files go to /dev/shm where it can hold them; a TMPDIR that is set stays.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
@@ -33,3 +36,13 @@ def _can_hold(folder: Path) -> bool:
 if "TMPDIR" not in os.environ and _can_hold(IN_MEMORY):
     os.environ["TMPDIR"] = str(IN_MEMORY)
     tempfile.tempdir = None  # where temporary files go is found out once, and perhaps has been
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """A command that sends the log to standard error does so for its own test only, whose standard error it was."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
