@@ -19,6 +19,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.5.3.1 and 4.6.3.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -127,18 +128,23 @@ class Driver:
         self._aggregates, self._collects = aggregates, collects
         self._owner = owner or rng(16).hex()
         self._returned = not owner
+        self._returning = threading.Lock()
         self._stopped = False
 
     def stop(self) -> None:
         """End the pass under way after the step it is in; later passes do nothing."""
         self._stopped = True
 
-    def drive_once(self) -> Progress:
-        """One bounded pass over all tasks. Raises only what is our own fault, or the store's."""
+    def drive_once(self, *, collect: bool = True) -> Progress:
+        """One bounded pass over all tasks; several may run side by side, of which one collects.
+
+        Raises only what is our own fault, or the store's.
+        """
         progress = Progress()
-        if not self._returned:  # what it held when it died is its own again
-            self._storage.free_jobs(self._owner)
-            self._returned = True
+        with self._returning:
+            if not self._returned:  # what it held when it died is its own again
+                self._storage.free_jobs(self._owner)
+                self._returned = True
         for task_id in list(self._tasks):
             try:
                 held = self._tasks[task_id]
@@ -148,15 +154,15 @@ class Driver:
                 _log.error("a task cannot be worked on: %s", e)
                 progress.trouble = e
                 continue
-            self._drive_task(held, progress)
+            self._drive_task(held, progress, collect=collect and self._collects)
         return progress
 
-    def _drive_task(self, held: AggregatorTask, progress: Progress) -> None:
+    def _drive_task(self, held: AggregatorTask, progress: Progress, *, collect: bool) -> None:
         task_id = held.task.task_id
         try:
             if self._aggregates:
                 self._run_jobs(held, progress)
-            for collection in self._storage.open_collections(task_id, JOBS_A_PASS) if self._collects else ():
+            for collection in self._storage.open_collections(task_id, JOBS_A_PASS) if collect else ():
                 progress.collections_moved += not self._stopped and self._move(held, collection)
         except InterlockError as e:  # most often a helper that does not answer; the other tasks go on
             _log.warning("task %s cannot be worked on now: %s", to_b64url(task_id), e)

@@ -51,7 +51,7 @@ def dies() -> None:
 
 
 def counted(world: World) -> int:
-    return world.leader_store.states(world.task.task_id).aggregated
+    return int(world.leader_store.states(world.task.task_id).aggregated)
 
 
 def jobs(world: World) -> int:

@@ -18,7 +18,6 @@ collections are refused by.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +39,7 @@ from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url
 from interlock.dap.repair import REPAIRS
 from interlock.node.http import BadBody, body_of
-from interlock.node.roles.work import DRIVE_EVERY_S, driving
+from interlock.node.roles.work import DRIVE_EVERY_S, Kick, driving
 from interlock.node.tokens import NotAllowed, TokenTable
 
 __all__ = ["BODY_LIMIT", "helper_app", "leader_app"]
@@ -66,7 +65,7 @@ def leader_app(
     close: Callable[[], None] = lambda: None,
 ) -> Starlette:
     """The leader; its driver runs in the background while the application lives. `close` is called at the end."""
-    kick = asyncio.Event()
+    kick = Kick()
 
     def sender(request: Request, task_id: bytes) -> str | None:
         """Who sends reports or asks about them, where the task does not have that proved. Raises: NotAllowed."""

@@ -18,9 +18,10 @@ from starlette.routing import Route
 from interlock.dap.driver import Driver
 from interlock.dap.sweep import Sweeper
 
-__all__ = ["DRIVE_EVERY_S", "driving", "keep_sweeping", "worker_app"]
+__all__ = ["DRIVE_EVERY_S", "Kick", "driving", "keep_sweeping", "worker_app"]
 
 DRIVE_EVERY_S: Final = 1.0
+SIDE_BY_SIDE: Final = 2  # passes: while one waits for the helper, another opens and verifies
 SWEEP_EVERY_S: Final = 600.0
 _log = logging.getLogger(__name__)
 
@@ -34,42 +35,58 @@ def worker_app(driver: Driver, drive_every_s: float = DRIVE_EVERY_S) -> Starlett
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with driving(driver, asyncio.Event(), drive_every_s, done):
+        async with driving(driver, Kick(), drive_every_s, done):
             yield
 
     return Starlette(routes=[Route("/status", status)], lifespan=lifespan)
 
 
+class Kick:
+    """Says to each loop of a driver that there may be work; what was said while one was at work is not lost on it."""
+
+    def __init__(self) -> None:
+        self._waiting = [asyncio.Event() for _ in range(SIDE_BY_SIDE)]
+
+    def set(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+    def of(self, loop: int) -> asyncio.Event:
+        return self._waiting[loop]
+
+
 @contextlib.asynccontextmanager
-async def driving(
-    driver: Driver, kick: asyncio.Event, every_s: float, done: list[int] | None = None
-) -> AsyncIterator[None]:
-    """Drive for as long as the block lasts; `kick` says that there is work."""
-    stopping = asyncio.Event()
-    work = asyncio.create_task(_drive(driver, kick, stopping, every_s, [0] if done is None else done))
+async def driving(driver: Driver, kick: Kick, every_s: float, done: list[int] | None = None) -> AsyncIterator[None]:
+    """Drive for as long as the block lasts."""
+    stopping, counted = asyncio.Event(), [0] if done is None else done
+    loops = [asyncio.create_task(_drive(driver, kick, k, stopping, every_s, counted)) for k in range(SIDE_BY_SIDE)]
     try:
         yield
     finally:
         stopping.set()
         kick.set()
         driver.stop()
-        await work
+        await asyncio.gather(*loops)
 
 
-async def _drive(driver: Driver, kick: asyncio.Event, stopping: asyncio.Event, every_s: float, done: list[int]) -> None:
-    """Pass after pass; at once while there is work, else when something came or time went by."""
+async def _drive(
+    driver: Driver, kick: Kick, loop: int, stopping: asyncio.Event, every_s: float, done: list[int]
+) -> None:
+    """Pass after pass; at once while there is work, else when something came or time went by. The first collects."""
     while not stopping.is_set():
-        kick.clear()
+        kick.of(loop).clear()
         idle = True
         try:
-            progress = await run_in_threadpool(driver.drive_once)
+            progress = await run_in_threadpool(driver.drive_once, collect=loop == 0)
             idle = progress.idle
             done[0] += progress.jobs_done
         except Exception:  # noqa: BLE001 - a fault of ours or of the disk must not end the driver for good
             _log.exception("a pass of the driver failed")
-        if idle:
+        if not idle:
+            kick.set()  # a batch may be whole now, and another loop idle
+        else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(kick.wait(), every_s)
+                await asyncio.wait_for(kick.of(loop).wait(), every_s)
 
 
 def keep_sweeping(sweeper: Sweeper, stop: threading.Event, every_s: float = SWEEP_EVERY_S) -> None:
