@@ -15,7 +15,7 @@ from interlock.engine.policy.builtins import builtin
 
 __all__ = ["CASES", "RESULTS", "goals", "result_policy", "run"]
 
-_TIMES: Final = {"native": 20, "python": 3}
+_TIMES: Final = {"native": 60, "python": 3}
 _MEGABYTE: Final = 1 << 20
 _CALLS: Final = "the slowest call"
 _PROSE: Final = "a 1 MB result of prose"
