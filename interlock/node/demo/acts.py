@@ -154,7 +154,7 @@ class Acts:
         self._task, self._collector_key = self.stage.make_task(catalog, epoch_s)
         self.stage.publish_member_keys(self._task, self._task.time_of(catalog.opens_at))
         self._wait_for("mirror")
-        self._each(MEMBERS, lambda name: self._mesh(name, "consent", "on", TASK, "--demo"))
+        self._each(MEMBERS, self._consent)
         _sleep_until(catalog.opens_at, self.stage.clock.now_us)
         return {"task": TASK, "places": len(catalog.places), "catalog": catalog.digest, "consents": len(MEMBERS)}
 
@@ -246,7 +246,7 @@ class Acts:
 
     def fresh_node(self) -> Evidence:
         """A fourth node asks about that very call; after its operator's grant it blocks it."""
-        self.stage.make_member(FOURTH, reports=False)
+        self.stage.make_member(FOURTH)
         self._init(FOURTH)
         self._mesh(FOURTH, "subscribe", f"mesh:{PACK}@stable", f"mesh:{_INDICATORS}@stable")
         before = self.calls_to_the_host(FOURTH)
@@ -290,6 +290,11 @@ class Acts:
         """Enrol with the issuer, by the invite that it handed out."""
         issuer = ("--issuer", self.stage.url("issuer"), "--issuer-key", self.issuer_key)
         self._mesh(name, "members", "join", *issuer, "--invite", str(self.stage.invite(name)))
+
+    def _consent(self, name: str) -> None:
+        """Its daemon runs by now, and takes the task up at its next turn."""
+        self._mesh(name, "report", "init", str(self.stage.dir(name) / "task.json"))
+        self._mesh(name, "consent", "on", TASK, "--demo")
 
     def _mesh(self, name: str, *command: str) -> str:
         return self.cast.run(["mesh", *command, "--config", str(self.stage.config(name))])

@@ -171,9 +171,9 @@ class Stage:
         with contextlib.closing(HttpExchange()) as exchange:
             return count_of(self.url("issuer"), TASK, epoch, exchange)
 
-    def make_member(self, name: str, *, reports: bool = True) -> None:
+    def make_member(self, name: str) -> None:
         """A member's folder with its one configuration file."""
-        directory = private_dir(self.dir(name))
+        private_dir(self.dir(name))
         lines = [
             f'format = "{FORMAT}"',
             f"v = {VERSION}",
@@ -182,8 +182,6 @@ class Stage:
             f'organisation = "{name}"',
             f'commons = "{self.url("mirror")}"',
         ]
-        if reports:
-            lines += ["[report]", f'task = "{directory}/task.json"']
         replace(self.config(name), ("\n".join(lines) + "\n").encode("utf-8"))
 
     def make_mirror(self) -> None:
