@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.dap_world import OPERATOR, TOKEN, World, keys_of, made
-from bench.report import Goal, Report
+from bench.processes import cpu_s
+from bench.report import Goal, Report, shown
 from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import SystemClock
 from interlock.dap.backend import SealedShare, VdafBackend
@@ -165,13 +165,13 @@ def _pair(
         _served("helper", root, stores[1], ports[1]) as helper,
         _served("leader", root, stores[0], ports[0]) as leader,
     ):
-        before = _cpu_s(leader.pid), _cpu_s(helper.pid)
+        before = cpu_s(leader.pid), cpu_s(helper.pid)
         started = time.perf_counter()
         with ThreadPoolExecutor(_UPLOADERS) as pool:
             refused = [errors for errors in pool.map(_uploader(world), requests) if errors]
         found = _collected(collector, Interval(bucket, 1))
         seconds = time.perf_counter() - started
-        spent = _cpu_s(leader.pid) - before[0], _cpu_s(helper.pid) - before[1]
+        spent = cpu_s(leader.pid) - before[0], cpu_s(helper.pid) - before[1]
         memory = _memory_mib(leader.pid)
     if refused or found.report_count != len(reports):
         raise AssertionError(f"{found.report_count} of {len(reports)} reports were counted")
@@ -218,15 +218,6 @@ def _served(role: str, root: Path, store: str, port: int) -> Iterator[subprocess
         process.communicate()
 
 
-def _cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has had; 0 where the system does not tell."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return 0.0
-    fields = stat.read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _memory_mib(pid: int) -> float:
     """The most memory that a process has held; 0 where the system does not tell."""
     status = Path(f"/proc/{pid}/status")
@@ -247,8 +238,7 @@ def main() -> int:
     except RuntimeError as e:
         print(f"{e}: there is nothing to compare", file=sys.stderr)
         return 2
-    print(json.dumps(report.values()) if given.json else report.text())
-    return 0 if all(met for _, _, met in report.goals) else 1
+    return shown(report, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from typing import Final
 
 from bench.log_client import Told
 from bench.log_server import ALSO, SIGNER, TOKEN
-from bench.report import Goal, Line, Report
+from bench.processes import cpu_s
+from bench.report import Goal, Line, Report, shown
 from bench.timing import Figures, measure
 from interlock.transparency.log import Log, open_log
 
@@ -143,9 +144,9 @@ def load(root: Path, *, seconds: float, clients: int = _CLIENTS, connections: in
         ]
         for client in running:
             _line(client)  # it is ready, and so the log has long started
-        before = _cpu_s(log.pid)
+        before = cpu_s(log.pid)
         told = _told(running)
-        spent = _cpu_s(log.pid) - before
+        spent = cpu_s(log.pid) - before
     taken = [ns for one in told for ns in one.taken]
     wall = max(one.ended for one in told) - min(one.began for one in told)
     return Load(len(taken) / wall, Figures.of(taken), spent / len(taken) * 1e6)
@@ -225,15 +226,6 @@ def _python(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has had; 0 where the system does not tell."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return 0.0
-    fields = stat.read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.log", description="Measure the log; see bench/METHOD.md.")
     parser.add_argument("--quick", action="store_true", help="small logs, a minute in all")
@@ -243,8 +235,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     report = run(quick=given.quick, folder=given.beside)
-    print(json.dumps(report.values()) if given.json else report.text())
-    return 0 if all(met for _, _, met in report.goals) else 1
+    return shown(report, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 
 from bench.timing import Figures
 
-__all__ = ["Goal", "Line", "Report", "Turn", "profiles"]
+__all__ = ["Goal", "Line", "Report", "Turn", "profiles", "shown"]
 
 Turn = tuple[str, Callable[[], object]]  # what is profiled where a goal is missed: its name, and a run of it
 _TOP: Final = 8
@@ -49,6 +50,12 @@ class Report:
             "goals": [{"asked": asked, "reached": reached, "met": met} for asked, reached, met in self.goals],
             "notes": list(self.notes),
         }
+
+
+def shown(report: Report, *, as_json: bool) -> int:
+    """Print what was found; 0 when every goal was met, 1 when one was missed."""
+    print(json.dumps(report.values()) if as_json else report.text())
+    return 0 if all(met for _, _, met in report.goals) else 1
 
 
 def profiles(goals: Sequence[Goal], turns: Sequence[Turn]) -> list[str]:

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from bench.report import Goal, Line, Report
+from bench.report import Goal, Line, Report, shown
 from bench.timing import measure, race
 from interlock.dap import hpke
 from interlock.dap.backend import NONCE_SIZE, VERIFY_KEY_SIZE, SealedShare, VdafBackend, VdafError
@@ -107,8 +106,7 @@ def main() -> int:
     except RuntimeError as e:
         print(f"{e}: there is nothing to compare", file=sys.stderr)
         return 2
-    print(json.dumps(report.values()) if given.json else report.text())
-    return 0 if all(met for _, _, met in report.goals) else 1
+    return shown(report, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -31,18 +31,11 @@ from interlock.node.roles.aggregate import leader_app
 from interlock.node.roles.fates import Outcome, outcomes
 from interlock.node.storage.node import OutboxRow, OutboxState, open_store
 from tests.unit.dap_http import TOKENS, Deployment, free_socket, serving, table, wait_until
-from tests.unit.dap_stores import KINDS, Stores, stores_of
+from tests.unit.dap_stores import Stores
 from tests.unit.dap_world import World, bits
 from tests.unit.membership_mesh import Mesh
 from tests.unit.report_world import CountedWorld, Member, catalog
 from tests.unit.test_dap_repair import JOBS, each_of_nine, execute, parts, spoil
-
-
-@pytest.fixture(params=KINDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    found = stores_of(request.param, tmp_path)
-    yield found
-    found.drop()
 
 
 @pytest.fixture

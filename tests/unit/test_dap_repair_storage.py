@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from interlock.dap.storage import Accepted, CollectionJob, CollectionState, NewR
 from interlock.node.storage import dap, dap_leader
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
-from tests.unit.dap_stores import KINDS, Helping, Leading, Stores, stores_of
+from tests.unit.dap_stores import Helping, Leading
 from tests.unit.test_dap_storage import (
     HOUR,
     TASK,
@@ -35,25 +35,6 @@ from tests.unit.test_dap_storage import (
 
 ASK = b"c" * 16
 _Judge = Callable[[tuple[JobPart, ...]], tuple[bytes, Repair]]
-
-
-@pytest.fixture(params=KINDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    found = stores_of(request.param, tmp_path)
-    yield found
-    found.drop()
-
-
-@pytest.fixture
-def leader(stores: Stores) -> Iterator[Leading]:
-    with contextlib.closing(stores.leader()) as found:
-        yield found
-
-
-@pytest.fixture
-def helper(stores: Stores) -> Iterator[Helping]:
-    with contextlib.closing(stores.helper()) as found:
-        yield found
 
 
 def job(number: int) -> bytes:

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from interlock.dap.storage import Accepted, CollectionJob, CollectionState, JobO
 from interlock.node.storage import dap, dap_leader
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
-from tests.unit.dap_stores import KINDS, Helping, Leading, Stores, stores_of
+from tests.unit.dap_stores import Helping, Leading, Stores, stores_of
 from tests.unit.test_dap_storage import TASK, added, lease, one, report, reports, said, told
 
 SIZE = 3
@@ -33,25 +33,6 @@ FIRST, SECOND = bytes([1]) * 32, bytes([2]) * 32
 ASK = b"the next"
 LATE = (50).to_bytes(16, "big")
 NEVER = ReportError.VDAF_VERIFY_ERROR
-
-
-@pytest.fixture(params=KINDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    found = stores_of(request.param, tmp_path)
-    yield found
-    found.drop()
-
-
-@pytest.fixture
-def leader(stores: Stores) -> Iterator[Leading]:
-    with contextlib.closing(stores.leader()) as found:
-        yield found
-
-
-@pytest.fixture
-def helper(stores: Stores) -> Iterator[Helping]:
-    with contextlib.closing(stores.helper()) as found:
-        yield found
 
 
 def order(batch: bytes = FIRST, size: int = SIZE, jobs: int = 2, *, patience_us: int = 0, now_us: int = 0) -> JobOrder:

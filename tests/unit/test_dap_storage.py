@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -15,30 +14,11 @@ from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import Accepted, CollectionState, JobOrder, Lease, LeasedJob, NewReport
-from tests.unit.dap_stores import KINDS, Helping, Leading, Stores, stores_of
+from tests.unit.dap_stores import Helping, Leading, Stores
 
 TASK = b"t" * 32
 US = 1_000_000
 HOUR = Interval(5, 1)
-
-
-@pytest.fixture(params=KINDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    found = stores_of(request.param, tmp_path)
-    yield found
-    found.drop()
-
-
-@pytest.fixture
-def leader(stores: Stores) -> Iterator[Leading]:
-    with contextlib.closing(stores.leader()) as found:
-        yield found
-
-
-@pytest.fixture
-def helper(stores: Stores) -> Iterator[Helping]:
-    with contextlib.closing(stores.helper()) as found:
-        yield found
 
 
 def added(shares: Sequence[bytes]) -> bytes:

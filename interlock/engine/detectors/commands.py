@@ -7,15 +7,15 @@ there for that. A word that only may be a host counts where it has a host's form
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from interlock.engine.detectors.hosts import BadHost, host_of_url, normal_host, urls_in_text
 
-__all__ = ["hosts_in_command"]
+__all__ = ["hosts_in_command", "segments"]
 
 _PROGRAMS: Final = frozenset(
-    {"aria2c", "axel", "curl", "ftp", "http", "https", "lftp", "nc", "ncat", "netcat"}
+    {"git", "aria2c", "axel", "curl", "ftp", "http", "https", "lftp", "nc", "ncat", "netcat"}
     | {"rsync", "scp", "sftp", "ssh", "telnet", "wget", "xh"}
 )
 _COPIERS: Final = frozenset({"git", "rsync", "scp"})  # a host is written HOST:PATH, anything else is a local path
@@ -52,7 +52,7 @@ _LIMIT: Final = 262_144
 
 def hosts_in_command(command: str) -> Iterator[str]:
     """Normal forms of the hosts that network programs are given; a host that cannot be read is left out."""
-    for program, words in _segments(command[:_LIMIT]):
+    for program, words in segments(command[:_LIMIT], _PROGRAMS):
         if program == "git" and not _GIT.intersection(words[:4]):
             continue
         skip = False
@@ -64,8 +64,8 @@ def hosts_in_command(command: str) -> Iterator[str]:
             skip = word in _VALUED and program != "git"
 
 
-def _segments(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Each network program with the words after it, up to the end of its simple command."""
+def segments(command: str, programs: Container[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each of these programs with the words after it, up to the end of its simple command."""
     program, words = "", list[str]()
     for match in _WORD.finditer(command):
         quoted, single, separator, bare = match.groups()
@@ -75,10 +75,9 @@ def _segments(command: str) -> Iterator[tuple[str, list[str]]]:
             program, words = "", []
             continue
         word = next(part for part in (quoted, single, bare) if part is not None)
-        name = word.rsplit("/", 1)[-1]
         if program:
             words.append(word)
-        elif name in _PROGRAMS or name == "git":
+        elif (name := word.rsplit("/", 1)[-1]) in programs:
             program = name
     if program:
         yield program, words

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from interlock.engine.detectors.commands import segments
+
 __all__ = ["ECOSYSTEMS", "normal_package", "packages_in_command"]
 
 ECOSYSTEMS: Final = ("cargo", "gem", "go", "npm", "pypi")
@@ -41,7 +43,6 @@ _VALUED: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 _VERSIONS: Final = frozenset({"-v", "--version", "--vers"})
-_WORD: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|([;|&\n()])|([^\s;|&()\"']+)")
 _NAME: Final = {
     "pypi": re.compile(r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]]*\])?(?:===?([^=,;<>!~*\s]{1,64})|[<>!~].{1,100})?"),
     "npm": re.compile(r"((?:@[a-z0-9~-][a-z0-9._~-]{0,99}/)?[a-z0-9~-][a-z0-9._~-]{0,99})(?:@([^@\s]{1,64}))?", re.I),
@@ -58,7 +59,7 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 def packages_in_command(command: str) -> Iterator[str]:
     """ECOSYSTEM:NAME@VERSION of each package that the command's installers are given."""
-    for program, words in _segments(command[:_LIMIT]):
+    for program, words in segments(command[:_LIMIT], _INSTALLERS):
         ecosystem, verbs = _INSTALLERS[program]
         at = next((i for i, word in enumerate(words[:4]) if word in verbs), None)
         if verbs and at is None:
@@ -80,23 +81,6 @@ def normal_package(text: str) -> str:
     if found is None or found.group(2) or not re.fullmatch(r"\*|[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", version):
         raise ValueError(f"is no package name and version of {ecosystem}")
     return f"{ecosystem}:{_normal(ecosystem, name)}@{version}"
-
-
-def _segments(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Each installer with the words after it, up to the end of its simple command."""
-    program, words = "", list[str]()
-    for match in _WORD.finditer(f"{command}\n"):
-        quoted, single, separator, bare = match.groups()
-        if separator:
-            if program:
-                yield program, words
-            program, words = "", []
-            continue
-        word = next(part for part in (quoted, single, bare) if part is not None)
-        if program:
-            words.append(word)
-        elif (name := word.rsplit("/", 1)[-1]) in _INSTALLERS:
-            program = name
 
 
 def _named(ecosystem: str, words: Sequence[str], *, once: bool) -> Iterator[str]:
