@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from interlock.node.parties import HttpExchange
 from interlock.node.storage.dap_tasks import TaskDirectory
 from tests.ports import free_port
 from tests.sim.dap_process import TOKEN
-from tests.sim.reaper import Killed, Reaper
+from tests.sim.reaper import Reaper
 from tests.unit.dap_http import LONG
 from tests.unit.dap_world import LENGTH, VDAF, World, bits, configuration
 
@@ -46,24 +47,14 @@ def whole_run(world: World, reports: list[Any]) -> Collected:
 def test_a_death_at_any_write_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
-    reaper = Reaper(monkeypatch)
-    moment, deaths = 0, 0
-    while moment == deaths:
-        folder = tmp_path / str(moment)
-        folder.mkdir()
+    reaper = Reaper(monkeypatch, durable=durable)
+    for folder in reaper.moments(tmp_path):
         world = World(folder, job_size=2)
         reports = [world.report(bits(place)) for place in range(4)]
-        moment += 1
-        reaper.writes, reaper.at = 0, (moment, durable)
-        try:
-            found = whole_run(world, reports)
-        except Killed:
-            deaths += 1
-            world.restart()
-            found = whole_run(world, reports)
-        assert (found.report_count, list(found.sums[:5])) == (4, [1, 1, 1, 1, 0]), f"died at write {moment}"
+        found = reaper.life(partial(whole_run, world, reports), world.restart)
+        assert (found.report_count, list(found.sums[:5])) == (4, [1, 1, 1, 1, 0]), f"died at write {reaper.moment}"
         world.close()
-    assert deaths > 10, "every write of a run was a moment to die at"
+    assert reaper.deaths > 10, "every write of a run was a moment to die at"
 
 
 class Aggregators:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from interlock.dap.collector import Collected
 from interlock.dap.messages import LEADER_SELECTED
-from tests.sim.reaper import Killed, Reaper
+from tests.sim.reaper import Reaper
 from tests.unit.dap_world import World, bits
 
 
@@ -26,23 +27,13 @@ def whole_run(world: World, reports: list[Any], results: dict[str, Collected]) -
 def test_a_death_at_any_write_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
-    reaper = Reaper(monkeypatch)
-    moment, deaths = 0, 0
-    while moment == deaths:
-        folder = tmp_path / str(moment)
-        folder.mkdir()
+    reaper = Reaper(monkeypatch, durable=durable)
+    for folder in reaper.moments(tmp_path):
         world = World(folder, job_size=2, batch_mode=LEADER_SELECTED)
         reports, results = [world.report(bits(place)) for place in range(6)], dict[str, Collected]()
-        moment += 1
-        reaper.writes, reaper.at = 0, (moment, durable)
-        try:
-            whole_run(world, reports, results)
-        except Killed:
-            deaths += 1
-            world.restart()
-            whole_run(world, reports, results)
+        reaper.life(partial(whole_run, world, reports, results), world.restart)
         totals = [sum(column) for column in zip(*(found.sums for found in results.values()), strict=True)]
-        assert totals[:7] == [1] * 6 + [0], f"died at write {moment}"
+        assert totals[:7] == [1] * 6 + [0], f"died at write {reaper.moment}"
         assert [found.report_count for found in results.values()] == [3, 3]
         world.close()
-    assert deaths > 20, "every write of a run was a moment to die at"
+    assert reaper.deaths > 20, "every write of a run was a moment to die at"

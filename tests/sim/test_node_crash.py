@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from interlock.node.roles.observe import keep_catalog
 from interlock.node.roles.report import Sent
 from interlock.node.storage.node import NodeStore, open_store
 from tests.sim.node_process import EVER, counted
-from tests.sim.reaper import Killed, Reaper
+from tests.sim.reaper import Reaper
 from tests.unit.dap_world import LENGTH
 from tests.unit.report_world import CountedWorld, Line, Member, catalog, terms
 
@@ -29,41 +30,34 @@ def a_days_work(member: Member, world: CountedWorld) -> None:
     assert member.send() in (Sent(), Sent(sent=1))
 
 
+def come_back(member: Member, world: CountedWorld, lines: list[Line]) -> None:
+    """Start again on a line of its own."""
+    member.line = Line(world, "a")
+    lines.append(member.line)
+    member.restart()
+
+
 @pytest.mark.parametrize("durable", [False, True], ids=["before", "after"])
 def test_a_death_at_any_write_of_a_member_reports_once_and_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
-    reaper = Reaper(monkeypatch, NodeStore)
-    moment, deaths = 0, 0
-    while moment == deaths:
-        folder = tmp_path / str(moment)
-        folder.mkdir()
+    reaper = Reaper(monkeypatch, durable=durable, kind=NodeStore)
+    for folder in reaper.moments(tmp_path):
         world = CountedWorld(folder, catalog())
         members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
         for member in members:
             member.agree()
         for member in members[1:]:
             a_days_work(member, world)
-        moment += 1
-        reaper.writes, reaper.at = 0, (moment, durable)
-        first, reports = members[0], set[bytes]()
-        try:
-            a_days_work(first, world)
-        except Killed:
-            deaths += 1
-            reports |= {report.metadata.report_id for report in first.line.uploaded()}
-            first.line = Line(world, "a")
-            first.restart()
-            a_days_work(first, world)
-        reaper.at = None
-        reports |= {report.metadata.report_id for report in first.line.uploaded()}
-        assert len(reports) == 1, f"died at write {moment}"
+        first, lines = members[0], [members[0].line]
+        reaper.life(partial(a_days_work, first, world), partial(come_back, first, world, lines))
+        assert len({r.metadata.report_id for line in lines for r in line.uploaded()}) == 1, f"died at {reaper.moment}"
         found = world.collect()
-        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), moment
+        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), reaper.moment
         for member in members:
             member.stop()
         world.close()
-    assert deaths >= 5, "two places, the report, the attempt and its end were moments to die at"
+    assert reaper.deaths >= 5, "two places, the report, the attempt and its end were moments to die at"
 
 
 def acknowledged(home: Path, seed: int, after: float) -> set[int]:
