@@ -41,8 +41,8 @@ def install(
     decision. `scopes` add the rules that hold for whoever acts; `flow` remembers where values came from. Without
     `journal`, nothing of this process goes into the node's event journal, where that is on. Where this user has a node
     that consented to count, objections are counted for it.
-    Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule. Then what was
-    installed before stays.
+    Raises: InterlockError, where the policy cannot be used; TypeError, ValueError for what is no rule, no sink, no
+    approver, no observer or no tracker. Then what was installed before stays.
     """
     import logging
 
@@ -52,13 +52,15 @@ def install(
     from interlock.interceptors.harmless import with_proof
     from interlock.native.evaluator import NativeEvaluator, chosen_evaluator
 
+    watching = tuple(observers)
+    _demand_parts(sink, approver, watching, flow)
     evaluator = chosen_evaluator()
     follower = evaluator if isinstance(evaluator, NativeEvaluator) else None
     live = live_policy(policy, code_rules(rules or ()), follower)
     told = logging.getLogger("interlock").error
     kept = NullSink() if sink is None else sink
     by_principal = None if scopes is None else scoped_engine(scopes)
-    observed = (*observers, *counters(), *(recorders(live.current) if journal else ()))
+    observed = (*watching, *counters(), *(recorders(live.current) if journal else ()))
     prover = with_proof if policy is not None else None
     ambient.install(
         Installed(
@@ -74,3 +76,20 @@ def install(
             prover=prover,
         )
     )
+
+
+def _demand_parts(sink: object, approver: object, observers: tuple[object, ...], flow: object) -> None:
+    """Raises: TypeError, for a part with which every call would be refused, in words that mean something else."""
+    if sink is not None and not _can(sink, "append", "args_digest"):
+        raise TypeError(f"sink is one that keeps receipts, like interlock.FileSink, not a {type(sink).__name__}")
+    if approver is not None and not callable(approver):
+        raise TypeError(f"approver is a function or an ApprovalQueue, not a {type(approver).__name__}")
+    if not all(map(callable, observers)):
+        raise TypeError("each of observers is a function of an event and its decision")
+    if flow is not None and not _can(flow, "record", "origins"):
+        raise TypeError(f"flow is a FlowTracker, not a {type(flow).__name__}")
+
+
+def _can(part: object, *methods: str) -> bool:
+    """Whether an object, and not just its class, has these methods."""
+    return not isinstance(part, type) and all(callable(getattr(part, name, None)) for name in methods)

@@ -96,8 +96,11 @@ class Database:
             self._closed, self._away = True, False
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # a connection is part of a cycle, and would stay until somebody collects
+        # A connection is part of a cycle, and would stay until somebody collects it.
+        try:  # noqa: SIM105 - as a program ends, contextlib may be gone before us
             self._db.close()
+        except Exception:  # noqa: BLE001, S110 - nobody could hear of it
+            pass
 
     def _connected(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=self.TIMEOUT_S)

@@ -99,6 +99,9 @@ class Binding:
     delegated_from: Scope | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        template: object = self.template
+        if not isinstance(template, Template):
+            raise TypeError(f"a binding gives a Template to a scope, not a {type(template).__name__}")
         scopes: tuple[object, ...] = (self.scope, _ROOT if self.delegated_from is None else self.delegated_from)
         for scope in scopes:
             if not isinstance(scope, tuple) or not all(isinstance(step, str) for step in scope):

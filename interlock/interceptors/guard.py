@@ -113,7 +113,8 @@ def _name_of(function: Any) -> str:
 def _refuse_unguardable(function: Any) -> None:
     if inspect.isclass(function) or not callable(function):
         raise TypeError("@guard goes on a function")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    runs = (function, type(function).__call__)  # what a callable object runs is its class's
+    if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in runs):
         raise TypeError("@guard cannot judge a generator's result whole; guard a function that returns a list")
 
 

@@ -167,6 +167,13 @@ def test_of_many_threads_that_race_for_one_approval_exactly_one_wins(tmp_path: P
     assert sorted(answer.approved for answer in answers) == [False] * 7 + [True]
 
 
+def test_a_program_that_ends_with_its_queue_open_says_nothing(tmp_path: Path) -> None:
+    program = "import interlock, sys; interlock.install(approver=interlock.ApprovalQueue(sys.argv[1])); sys.exit(3)"
+    words = [sys.executable, "-c", program, str(tmp_path / "queue.sqlite")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
 def test_two_processes_make_the_queue_at_once(tmp_path: Path) -> None:
     users = [python(USER, tmp_path) for _ in range(3)]
     outputs = [user.communicate("\n", timeout=60)[0] for user in users]

@@ -13,6 +13,7 @@ from interlock import (
     Blocked,
     Decision,
     FileSink,
+    FlowTracker,
     NotApproved,
     SensorEvent,
     Verdict,
@@ -72,6 +73,27 @@ def test_a_failed_install_leaves_what_was_there() -> None:
     install(rules=[always(Decision.block("first"))])
     with pytest.raises(InterlockError):
         install(policy="builtin:no-such-policy")
+    with pytest.raises(Blocked, match="first"):
+        enforce_tool_call("t", {})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sink": 5},
+        {"sink": InMemorySink},
+        {"approver": "alice"},
+        {"observers": ["told"]},
+        {"flow": {}},
+        {"flow": FlowTracker},
+        {"scopes": ()},
+    ],
+)
+def test_a_part_that_is_none_is_misuse_and_leaves_what_was_there(wrong: dict[str, Any]) -> None:
+    install(rules=[always(Decision.block("first"))])
+    (name,) = wrong
+    with pytest.raises(TypeError, match=name):
+        install(**wrong)
     with pytest.raises(Blocked, match="first"):
         enforce_tool_call("t", {})
 

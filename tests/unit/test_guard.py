@@ -274,6 +274,16 @@ def test_what_cannot_be_guarded_is_refused_when_it_is_decorated(wrong: Any) -> N
         guard(wrong)
 
 
+@pytest.mark.parametrize("generator", [a_generator, an_async_generator])
+def test_an_object_whose_call_is_a_generator_is_refused_too(generator: Any) -> None:
+    tool = type("Tool", (), {"__call__": staticmethod(generator)})()
+    with pytest.raises(TypeError, match="generator"):
+        guard(name="tool")(tool)
+    bound = type("Tool", (), {"__call__": lambda self: (yield 1)})()
+    with pytest.raises(TypeError, match="generator"):
+        guard(name="tool")(bound)
+
+
 def test_a_nameless_callable_needs_a_name() -> None:
     class Tool:
         def __call__(self, x: int) -> int:

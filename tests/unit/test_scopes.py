@@ -158,6 +158,7 @@ def test_bindings_that_contradict_each_other_are_refused_together() -> None:
     ("given", "error"),
     [
         ({"scope": "acme"}, TypeError),
+        ({"template": DENY.build}, TypeError),
         ({"scope": ("a/b",)}, ValueError),
         ({"scope": ("",)}, ValueError),
         ({"scope": ("a",) * (MAX_SCOPE + 1)}, ValueError),
