@@ -15,7 +15,7 @@ Files that hold a secret are 0600, tables of tokens hold hashes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,7 +37,7 @@ from interlock.dap.task import AggregatorTask, Task, verify_key_of
 from interlock.node.config import toml_text
 from interlock.node.pairs import log_lines, make_pair, witness_lines
 from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
-from interlock.node.tokens import add_token, token_hashes
+from interlock.node.tokens import add_token, grants_in
 from interlock.transparency.note import valid_name
 
 __all__ = [
@@ -200,18 +200,22 @@ def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: R
         TaskDirectory(directory / "tasks").add(held)
 
 
-def issue_token(directory: Path, table: str, name: str, out: Path, rng: Rng) -> None:
+def issue_token(
+    directory: Path, table: str, name: str, out: Path, rng: Rng, tasks: Iterable[bytes] | None = None
+) -> None:
     """Make a bearer token: its hash goes into the role's table, the token itself into the new private file `out`.
 
-    `table` is a key of TABLES. Raises: NotWritable, BadState, BadInput (a name or file that is there already).
+    `table` is a key of TABLES; the token is for the tasks of these ids or, with None, for all.
+    Raises: NotWritable, BadState, BadInput (a name or file that is there already).
     """
     path = directory / TABLES[table]
-    if path.exists() and name in token_hashes(path):
-        raise BadInput("has a token already", where=f"{path}: {name}", fix="choose another name")
+    if path.exists() and name in grants_in(path):
+        fix = "choose another name; or leave --out out to widen the one that it has"
+        raise BadInput("has a token already", where=f"{path}: {name}", fix=fix)
     demand_new(out)
     token = rng(32).hex()
     replace(out, token.encode("ascii"))
-    add_token(path, name, token)
+    add_token(path, name, token, tasks)
 
 
 def write_settings(path: Path, section: str, values: Mapping[str, str | float | list[str]]) -> None:

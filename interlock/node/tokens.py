@@ -1,36 +1,49 @@
 """Bearer tokens: of those who may ask, only the SHA-256 is kept, and comparing takes the same time for all.
 
-table = TokenTable({"acme": token_hash(token)})
-table.name_of("Bearer ...") == "acme"
+table = TokenTable({"acme": Grant(token_hash(token), frozenset({task_id}))})
+table.name_of("Bearer ...", task_id) == "acme"
+table.name_of("Bearer ...", another_id)    # NotAllowed, 403: a token is good for the tasks that it was made for
+table = read_tokens(path)                  # of a file, read again once it is replaced
+
+A file says of each token which tasks it is for, or "all"; the files of before, which said nothing, meant all.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.files import BadState, read_bounded, read_private, replace, stamped, unstamped
+from interlock.base.files import BadState, read_bounded, read_private, replace, seen_state, stamped, unstamped
 from interlock.base.text import is_sha256
+from interlock.dap.messages import TASK_ID_SIZE
+from interlock.dap.problems import from_b64url, to_b64url
 
 __all__ = [
     "TOKEN_LEAST",
+    "Grant",
     "NotAllowed",
     "TokenTable",
     "add_token",
+    "grants_in",
+    "let_into",
     "read_tokens",
     "secret_in",
     "token_hash",
-    "token_hashes",
 ]
 
 TOKEN_LEAST: Final = 16  # characters; a hash without salt is enough only for what cannot be guessed
 _FORMAT: Final = "interlock-tokens"
+_VERSION: Final = 2
+_ALL: Final = "all"
 _LIMIT: Final = 1 << 20
 _TOKEN_LIMIT: Final = 1 << 16
+_log = logging.getLogger(__name__)
 
 
 class NotAllowed(InterlockError):
@@ -50,52 +63,131 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8")).hexdigest()
 
 
+@dataclass(frozen=True)
+class Grant:
+    """What is kept of one token: its SHA-256 in hex, and the ids of the tasks that it is good for; None is any."""
+
+    digest: str
+    tasks: frozenset[bytes] | None = None
+
+    def allows(self, task_id: bytes | None) -> bool:
+        """Whether it lets its bearer in for this task; None is what belongs to no task."""
+        return self.tasks is None or task_id in self.tasks
+
+
 class TokenTable:
-    """Who may ask: names, and the hash of each one's token."""
+    """Who may ask: names, and what is kept of each one's token. A bare hash is one for every task."""
 
-    def __init__(self, hashes: Mapping[str, str]) -> None:
-        for name, digest in hashes.items():
-            if not is_sha256(digest):
+    def __init__(
+        self, grants: Mapping[str, Grant | str] | None = None, *, read: Callable[[], Mapping[str, Grant]] | None = None
+    ) -> None:
+        """`read` gives the table anew at each use, so that it may change while the role is at work."""
+        held = {name: Grant(kept) if isinstance(kept, str) else kept for name, kept in (grants or {}).items()}
+        for name, grant in held.items():
+            if not is_sha256(grant.digest):
                 raise ValueError(f"the token of {name} is not kept as a SHA-256 in lower-case hex")
-        self._hashes = dict(hashes)
+        self._read: Callable[[], Mapping[str, Grant]] = read or (lambda: held)
 
-    def name_of(self, authorization: str | None) -> str:
-        """Whose token an Authorization header carries.
+    def name_of(self, authorization: str | None, task_id: bytes | None = None) -> str:
+        """Whose token an Authorization header carries, for a request about this task.
 
-        Raises: NotAllowed, with status 401 where there is no token and 403 where nobody has it.
+        Raises: NotAllowed, with status 401 where there is no token, and 403 where nobody has it or it is for others.
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise NotAllowed("a bearer token is needed", 401)
         digest = hashlib.sha256(token.strip().encode("utf-8", "surrogatepass")).hexdigest()
-        found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, digest)]
+        found = [item for item in self._read().items() if hmac.compare_digest(item[1].digest, digest)]
         if not found:
             raise NotAllowed("this token opens nothing here", 403)
-        return found[0]
+        allowed = next((name for name, grant in found if grant.allows(task_id)), None)
+        if allowed is None:
+            raise NotAllowed("this token is for other tasks", 403)
+        return allowed
 
 
-def add_token(path: Path, name: str, token: str) -> None:
-    """Let whoever has `token` in under `name`; only its hash is kept. Raises: NotWritable, BadState."""
-    tokens = token_hashes(path) if path.exists() else {}
-    replace(path, stamped(_FORMAT, 1, {"tokens": {**tokens, name: token_hash(token)}}))
+class _TokenFile:
+    """The table in a file; a call gives the one of now."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: BadState, NewerFormat."""
+        self._path = path
+        self._seen = seen_state(path)
+        self._grants = grants_in(path)
+
+    def __call__(self) -> Mapping[str, Grant]:
+        """One that is damaged or gone once the role is at work is told of, and what was read before goes on."""
+        seen = seen_state(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._grants = grants_in(self._path)
+            except InterlockError as e:
+                _log.error("the tokens that were read before are good on: %s", e)
+        return self._grants
+
+
+def add_token(path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None) -> None:
+    """Let whoever has `token` in under `name`, for these tasks or, with None, for all; only its hash is kept.
+
+    Raises: NotWritable, BadState, NewerFormat.
+    """
+    grant = Grant(token_hash(token), None if tasks is None else frozenset(tasks))
+    _write(path, {**(grants_in(path) if path.exists() else {}), name: grant})
+
+
+def let_into(path: Path, name: str, tasks: Iterable[bytes] | None) -> None:
+    """Make a token that was given out good for these tasks as well or, with None, for all.
+
+    Raises: NotWritable, BadState, NewerFormat, BadInput.
+    """
+    grants = grants_in(path)
+    if name not in grants:
+        raise BadInput("has no token here", where=f"{path}: {name}", fix="make one: name a new file with --out")
+    before = grants[name]
+    wider = None if tasks is None or before.tasks is None else before.tasks | frozenset(tasks)
+    _write(path, {**grants, name: Grant(before.digest, wider)})
 
 
 def read_tokens(path: Path) -> TokenTable:
-    """Raises: BadState, NewerFormat."""
-    try:
-        return TokenTable(token_hashes(path))
-    except ValueError as e:
-        raise BadState(str(e), where=str(path)) from None
+    """The table of a file, which may change. Raises: BadState, NewerFormat."""
+    return TokenTable(read=_TokenFile(path))
 
 
-def token_hashes(path: Path) -> dict[str, str]:
-    """A table of tokens: name to SHA-256 in hex. Raises: BadState, NewerFormat."""
+def grants_in(path: Path) -> dict[str, Grant]:
+    """The table in a file, as it is now. Raises: BadState, NewerFormat."""
     if not path.exists():
         raise BadState("is missing", where=str(path), fix="let somebody in with interlock mesh token")
-    tokens = unstamped(read_bounded(path, _LIMIT), _FORMAT, 1, where=str(path)).get("tokens")
-    if not isinstance(tokens, dict) or not all(isinstance(v, str) for v in tokens.values()):
+    body = unstamped(read_bounded(path, _LIMIT), _FORMAT, _VERSION, where=str(path))
+    rows = body.get("tokens")
+    if not isinstance(rows, dict):
         raise BadState("holds no table of tokens", where=str(path))
-    return tokens
+    return {str(name): _grant(row, body["v"] == 1, where=f"{path}: {name}") for name, row in rows.items()}
+
+
+def _grant(row: object, bare: bool, *, where: str) -> Grant:
+    """A row of a table; in the files of before, which are `bare`, it was the hash alone. Raises: BadState."""
+    held = {"sha256": row, "tasks": _ALL} if bare else row
+    if not isinstance(held, dict) or held.keys() != {"sha256", "tasks"}:
+        raise BadState("does not say which token it keeps, for which tasks", where=where)
+    digest, tasks = held["sha256"], held["tasks"]
+    if not is_sha256(digest):
+        raise BadState("is not kept as a SHA-256 in lower-case hex", where=where)
+    if tasks == _ALL:
+        return Grant(digest)
+    texts = [text for text in tasks if isinstance(text, str)] if isinstance(tasks, list) else []
+    known = frozenset(found for text in texts if (found := from_b64url(text, TASK_ID_SIZE)) is not None)
+    if not isinstance(tasks, list) or len(known) != len(tasks):
+        raise BadState(f'is for neither "{_ALL}" nor a list of task ids, each once', where=where)
+    return Grant(digest, known)
+
+
+def _write(path: Path, grants: Mapping[str, Grant]) -> None:
+    rows = {
+        name: {"sha256": grant.digest, "tasks": _ALL if grant.tasks is None else sorted(map(to_b64url, grant.tasks))}
+        for name, grant in grants.items()
+    }
+    replace(path, stamped(_FORMAT, _VERSION, {"tokens": rows}))
 
 
 def secret_in(path: Path) -> str:

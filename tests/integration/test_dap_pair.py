@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.dap.taskfile import load_client_task
+from interlock.node.tokens import grants_in
+
 pytestmark = pytest.mark.slow
 
 
@@ -115,6 +118,9 @@ def test_what_each_operator_has_is_what_they_alone_would_have(tmp_path: Path) ->
     assert {"helper-token", "members.json", "collectors.json"} <= leader
     assert "leaders.json" in helper
     assert not {"members.json", "collectors.json", "helper-token"} & helper
+    task = frozenset({load_client_task((tmp_path / "trial" / "task.json").read_bytes(), where="task").task_id})
+    for name in ("leader-operator/members", "leader-operator/collectors", "helper-operator/leaders"):
+        assert {grant.tasks == task for grant in grants_in(tmp_path / "trial" / f"{name}.json").values()} == {True}
     keys = [(tmp_path / "trial" / f"{role}-operator" / "hpke.json").read_bytes() for role in ("leader", "helper")]
     assert keys[0] != keys[1]
     for path in (tmp_path / "trial").rglob("*"):

@@ -48,8 +48,8 @@ class NoNames(TokenTable):
     def __init__(self, tokens: TokenTable) -> None:
         self._tokens = tokens
 
-    def name_of(self, authorization: str | None) -> str:
-        return self._tokens.name_of(authorization) + os.urandom(8).hex()
+    def name_of(self, authorization: str | None, task_id: bytes | None = None) -> str:
+        return self._tokens.name_of(authorization, task_id) + os.urandom(8).hex()
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ def test_a_token_is_never_printed_nor_given_twice(tmp_path: Path, capsys: pytest
 
 def test_a_token_for_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     words = ["--party", "leader", "--name", "x", "--out", str(tmp_path / "t")]
-    assert main(["mesh", "token", "--dir", str(tmp_path / "none"), *words]) == EXIT_USAGE
+    assert main(["mesh", "token", "--dir", str(tmp_path / "none"), "--all-tasks", *words]) == EXIT_USAGE
     assert list(tmp_path.iterdir()) == []
 
 

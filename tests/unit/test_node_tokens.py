@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from pathlib import Path
+
 import pytest
 
-from interlock.node.tokens import NotAllowed, TokenTable, token_hash
+from interlock.base.errors import BadInput
+from interlock.base.files import BadState, NewerFormat, stamped
+from interlock.dap.problems import to_b64url
+from interlock.node.tokens import (
+    Grant,
+    NotAllowed,
+    TokenTable,
+    add_token,
+    grants_in,
+    let_into,
+    read_tokens,
+    token_hash,
+)
+
+TOKEN = "a-token-of-some-length"
+ONE, TWO = bytes(32), bytes([1] * 32)
 
 
 def test_a_token_is_kept_as_a_hash_and_found_by_its_bearer() -> None:
@@ -29,3 +48,98 @@ def test_tokens_that_can_be_guessed_or_stand_in_the_clear_are_refused() -> None:
         token_hash("short")
     with pytest.raises(ValueError, match="not kept as a SHA-256"):
         TokenTable({"acme": "a-token-of-some-length"})
+
+
+def test_a_token_lets_its_bearer_into_the_tasks_that_it_was_made_for_and_into_no_other() -> None:
+    table = TokenTable({"carol": Grant(token_hash(TOKEN), frozenset({ONE}))})
+    assert table.name_of(f"Bearer {TOKEN}", ONE) == "carol"
+    for other in (TWO, None):
+        with pytest.raises(NotAllowed, match="for other tasks") as caught:
+            table.name_of(f"Bearer {TOKEN}", other)
+        assert caught.value.status == 403
+
+
+def test_a_token_under_two_names_is_that_one_of_them_which_the_task_is_for() -> None:
+    digest = token_hash(TOKEN)
+    table = TokenTable({"a": Grant(digest, frozenset({ONE})), "b": Grant(digest, frozenset({TWO}))})
+    assert [table.name_of(f"Bearer {TOKEN}", task) for task in (ONE, TWO)] == ["a", "b"]
+
+
+def test_a_file_says_of_each_token_which_tasks_it_is_for(tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    add_token(path, "all", TOKEN)
+    add_token(path, "one", TOKEN + "1", [ONE])
+    add_token(path, "none", TOKEN + "0", [])
+    rows = json.loads(path.read_bytes())["tokens"]
+    assert {name: row["tasks"] for name, row in rows.items()} == {"all": "all", "one": [to_b64url(ONE)], "none": []}
+    assert TOKEN not in path.read_text()
+    table = read_tokens(path)
+    assert table.name_of(f"Bearer {TOKEN}", TWO) == "all"
+    assert table.name_of(f"Bearer {TOKEN}1", ONE) == "one"
+    for token, task in ((TOKEN + "1", TWO), (TOKEN + "0", ONE)):
+        with pytest.raises(NotAllowed):
+            table.name_of(f"Bearer {token}", task)
+
+
+def test_a_token_is_widened_while_the_role_is_at_work_and_a_damaged_file_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "collectors.json"
+    add_token(path, "carol", TOKEN, [ONE])
+    table = read_tokens(path)
+    let_into(path, "carol", [TWO])
+    assert table.name_of(f"Bearer {TOKEN}", TWO) == table.name_of(f"Bearer {TOKEN}", ONE) == "carol"
+    with caplog.at_level(logging.ERROR):
+        path.write_text("{")
+        assert table.name_of(f"Bearer {TOKEN}", TWO) == "carol"
+    assert "good on" in caplog.text
+    path.unlink()
+    add_token(path, "carol", TOKEN + "2", [ONE])
+    with pytest.raises(NotAllowed, match="opens nothing"):
+        table.name_of(f"Bearer {TOKEN}", ONE)
+    let_into(path, "carol", None)
+    assert grants_in(path)["carol"].tasks is None
+    let_into(path, "carol", [ONE])
+    assert grants_in(path)["carol"].tasks is None, "one for all tasks stays one"
+    with pytest.raises(BadInput, match="has no token here"):
+        let_into(path, "dave", [ONE])
+
+
+def test_a_file_of_before_is_read_as_what_it_meant_and_written_with_that_said(tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    path.write_bytes(stamped("interlock-tokens", 1, {"tokens": {"carol": token_hash(TOKEN)}}))
+    assert read_tokens(path).name_of(f"Bearer {TOKEN}", ONE) == "carol"
+    add_token(path, "dave", TOKEN + "d", [ONE])
+    assert json.loads(path.read_bytes())["v"] == 2
+    assert {name: grant.tasks for name, grant in grants_in(path).items()} == {"carol": None, "dave": frozenset({ONE})}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        token_hash(TOKEN),
+        {"sha256": token_hash(TOKEN)},
+        {"sha256": TOKEN, "tasks": "all"},
+        {"sha256": token_hash(TOKEN), "tasks": "every"},
+        {"sha256": token_hash(TOKEN), "tasks": ["x"]},
+        {"sha256": token_hash(TOKEN), "tasks": [to_b64url(ONE)] * 2},
+        {"sha256": token_hash(TOKEN), "tasks": [7]},
+        {"sha256": token_hash(TOKEN), "tasks": {}},
+        {"sha256": token_hash(TOKEN), "tasks": "all", "also": 1},
+        7,
+    ],
+)
+def test_a_row_that_does_not_say_what_its_token_is_for_is_refused_in_one_line(row: object, tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    path.write_bytes(stamped("interlock-tokens", 2, {"tokens": {"carol": row}}))
+    with pytest.raises(BadState) as caught:
+        read_tokens(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    path.write_bytes(stamped("interlock-tokens", 3, {"tokens": {}}))
+    with pytest.raises(NewerFormat):
+        read_tokens(path)

@@ -33,7 +33,7 @@ __all__ = ["node", "register"]
 
 NODE_FILE: Final = "node.json"  # what was pinned at init; its presence makes a folder a node's home
 _STATUS: Final = "interlock.node.cli.mesh_status"
-_SETUP: Final = "interlock.node.cli.mesh_setup"
+_LETTING_IN: Final = "interlock.node.cli.mesh_token"
 _HARNESS: Final = "interlock.node.cli.mesh_harness"
 _DEMO: Final = "interlock.node.demo.run"
 
@@ -96,7 +96,7 @@ def _token_command(group: Commands) -> None:
     token = add(
         group,
         "token",
-        _SETUP,
+        _LETTING_IN,
         "token",
         "let somebody in: a bearer token for a role's clients",
         home=False,
@@ -110,4 +110,9 @@ def _token_command(group: Commands) -> None:
         help="publisher: at a log; member, collector: at a leader; leader: at a helper",
     )
     token.add_argument("--name", metavar="NAME", required=True, help="who it is for")
-    token.add_argument("--out", metavar="FILE", required=True, help="the new file that holds the token; hand it over")
+    told = "the new file that holds the token; hand it over. Left out: widen the token that the name has"
+    token.add_argument("--out", metavar="FILE", help=told)
+    which = token.add_mutually_exclusive_group()
+    told = "a task's file, once each task that it is good for; a collector and a leader need one, or --all-tasks"
+    which.add_argument("--task", action="append", default=[], metavar="FILE", help=told)
+    which.add_argument("--all-tasks", action="store_true", help="good for every task there, also those to come")

@@ -134,14 +134,14 @@ def _fill(root: Path, task: Task) -> None:
     """Everybody's folder; each has what they would have, and no more. Raises: NotWritable, BadState."""
     leader, helper = (private_dir(root) / name for name in _ROLES.values())
     collector, members = private_dir(root / "collector"), private_dir(root / "members")
-    count = max(_MEMBERS, task.config.min_batch_size)
+    count, tasks = max(_MEMBERS, task.config.min_batch_size), [task.task_id]  # each token is for this one alone
     for directory in (leader, helper):
         make_aggregator(directory, os.urandom)
         write_settings(directory / "interlock.toml", "serve", {"dir": str(directory.absolute())})
-    issue_token(helper, "leader", "leader", leader / "helper-token", os.urandom)
-    issue_token(leader, "collector", "collector", collector / "leader-token", os.urandom)
+    issue_token(helper, "leader", "leader", leader / "helper-token", os.urandom, tasks)
+    issue_token(leader, "collector", "collector", collector / "leader-token", os.urandom, tasks)
     for number in range(1, count + 1):
-        issue_token(leader, "member", f"member-{number}", members / f"{number:04}.token", os.urandom)
+        issue_token(leader, "member", f"member-{number}", members / f"{number:04}.token", os.urandom, tasks)
     key, secret = hpke_key_in(collector / "collector.json", os.urandom), os.urandom(32)
     for directory in (leader, helper):
         take_on(directory, task, key.config, secret)

@@ -56,7 +56,7 @@ EXAMPLES: Final = {
     "export": "interlock mesh export team@stable --out team.ilpack --dir commons",
     "harness": "interlock mesh harness builtin:coding-agent --corpus corpora",
     "setup": "interlock mesh setup --role witness --dir w0 --name w0.example",
-    "token": "interlock mesh token --dir leader --party member --name acme --out acme.token",
+    "token": "interlock mesh token --dir leader --party collector --name carol --task task.json --out carol.token",
     "monitor": "interlock mesh monitor --dir monitor",
     "demo": "interlock mesh demo --keep demo",
     "members invite": "interlock mesh members invite --dir issuer --organisation acme --out acme.invite",

@@ -1,4 +1,4 @@
-"""`interlock mesh setup` and `mesh token`: a role's folder, and the bearer tokens that let others in.
+"""`interlock mesh setup`: a role's folder.
 
 Whatever is wrong with the input is found before a file is written; a folder that this call made is gone again where
 it fails later. `mesh serve` takes the same options and makes the folder at its first start: what is made is never made
@@ -30,12 +30,10 @@ from interlock.node.cli.mesh_log import policy_in
 from interlock.node.cli.mesh_roles_args import GIVEN
 from interlock.node.config import CONFIG, LOG_POLICY, demand_place, named_places
 from interlock.node.setup import (
-    TABLES,
     TARGETS,
     TRANSCRIPT,
     adopt_root,
     hold_ceremony,
-    issue_token,
     make_aggregator,
     make_issuer,
     make_log,
@@ -44,7 +42,7 @@ from interlock.node.setup import (
 )
 from interlock.transparency.policy import MAX_POLICY
 
-__all__ = ["make_ready", "passphrase_in", "setup", "token"]
+__all__ = ["make_ready", "passphrase_in", "setup"]
 
 _LIMIT: Final = 8 << 20
 _LOCK: Final = "setup.lock"
@@ -77,8 +75,6 @@ _MARKS: Final = {
     "hpke.json": ("dap-leader", "dap-helper"),
 }
 _MARK: Final = {role: mark for mark, roles in _MARKS.items() for role in roles}
-_LETS_IN: Final = {"publisher": "log.key", "member": "hpke.json", "collector": "hpke.json", "leader": "hpke.json"}
-_LETTING: Final = "a log lets publishers in, a leader members and collectors, a helper the leader"
 
 
 def setup(args: argparse.Namespace) -> int:
@@ -159,18 +155,6 @@ def _demand_trust(args: argparse.Namespace, directory: Path) -> None:
         digest = sha256_hex(read_bounded(Path(args.root), _LIMIT))
     if digest is not None and (directory / PINS).exists() and digest != sha256_hex(read_pins(directory).root):
         raise BadState("follows another commons already", where=str(directory), fix="use another folder")
-
-
-def token(args: argparse.Namespace) -> int:
-    """Let somebody in: a new token in a file of its own, and its hash in the role's folder."""
-    directory = Path(args.dir)
-    if not directory.is_dir():
-        raise BadState("is not there", where=args.dir, fix="make it with interlock mesh setup")
-    if not (directory / _LETS_IN[args.party]).exists():
-        raise BadState(f"is no folder of a role that lets a {args.party} in", where=args.dir, fix=_LETTING)
-    issue_token(directory, args.party, args.name, Path(args.out), os.urandom)
-    print(f"{args.name} may come as {args.party}; the token is in {args.out}, its hash in {TABLES[args.party]}")
-    return EXIT_OK
 
 
 def _values(args: argparse.Namespace, directory: Path) -> _Values:

@@ -46,7 +46,7 @@ from interlock.node.setup import (
 )
 from interlock.node.storage.dap_tasks import hpke_key_in
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.tokens import add_token, secret_in
+from interlock.node.tokens import add_token, let_into, secret_in
 from interlock.node.wiring.commons import publisher_of
 from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
 from interlock.transparency.policy import TlogPolicy, parse_policy
@@ -127,7 +127,7 @@ class Stage:
     def make_aggregators(self) -> None:
         """Both aggregators' folders, each with pins of its own, and the tokens of collector and leader.
 
-        Members have none: their reports prove what is needed.
+        Members have none: their reports prove what is needed. No task is there yet, and each token is for none.
         """
         leader, helper = self.dir("dap-leader"), self.dir("dap-helper")
         policy, root = (self.root / LOG_POLICY).read_bytes(), (self.root / "root.json").read_bytes()
@@ -140,9 +140,9 @@ class Stage:
             write_settings(directory / "interlock.toml", "serve", values | {"patience_seconds": 3600})
         private_dir(self.dir("collector"))
         tokens = {name: secrets.token_hex(32) for name in ("collector", "leader")}
-        add_token(leader / "collectors.json", "collector", tokens["collector"])
+        add_token(leader / "collectors.json", "collector", tokens["collector"], ())
         replace(self.dir("collector") / "leader-token", tokens["collector"].encode("ascii"))
-        add_token(helper / "leaders.json", "leader", tokens["leader"])
+        add_token(helper / "leaders.json", "leader", tokens["leader"], ())
         replace(leader / "helper-token", tokens["leader"].encode("ascii"))
 
     def make_issuer(self) -> str:
@@ -207,6 +207,8 @@ class Stage:
         key = hpke_key_in(self.dir("collector") / "hpke.json", os.urandom)
         self.publisher().publish_dap_task(TASK, dump_client_task(task))
         put_task([self.dir("dap-leader"), self.dir("dap-helper")], task, key, os.urandom)
+        let_into(self.dir("dap-leader") / "collectors.json", "collector", [task.task_id])
+        let_into(self.dir("dap-helper") / "leaders.json", "leader", [task.task_id])
         for name in (*MEMBERS, "collector"):
             replace(self.dir(name) / "task.json", dump_client_task(task))
         return task, key

@@ -12,6 +12,7 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
             POST tasks/{task}/interlock/repairs; ours, not DAP's                  for leaders
 
+A token is good for the tasks that it was made for; DAP has no error type for others (3.6), and the answer is 403.
 A DELETE ends a collection job that still waits, and else deletes nothing: what is kept is what replays and second
 collections are refused by.
 """
@@ -72,7 +73,7 @@ def leader_app(
         open_to_all = False
         with contextlib.suppress(InterlockError):  # a task that cannot be read is refused below, to those who may ask
             open_to_all = leader.proves_membership(task_id)
-        return None if open_to_all else members.name_of(request.headers.get("authorization"))
+        return None if open_to_all else _bearer(members, request)
 
     async def reports(request: Request) -> Response:
         task_id = _task_id(request)
@@ -90,14 +91,14 @@ def leader_app(
         return Response(answer, media_type=media_type("fate-resp"))
 
     async def create(request: Request) -> Response:
-        collectors.name_of(request.headers.get("authorization"))
+        _bearer(collectors, request)
         task_id, body = _task_id(request), await _body(request, "collection-job-req")
         found = await run_in_threadpool(leader.process_collection_init, task_id, body)
         kick.set()
         return _created(request, found, "collection-job-resp")
 
     async def look(request: Request) -> Response:
-        collectors.name_of(request.headers.get("authorization"))
+        _bearer(collectors, request)
         ids = _task_id(request), _resource_id(request)
         if request.method == "DELETE":
             await run_in_threadpool(leader.give_up_collection, *ids)
@@ -130,13 +131,13 @@ def helper_app(
     """The helper. `close` is called at the end."""
 
     async def create_job(request: Request) -> Response:
-        leaders.name_of(request.headers.get("authorization"))
+        _bearer(leaders, request)
         task_id, body = _task_id(request), await _body(request, "aggregation-job-init-req")
         found = await run_in_threadpool(helper.process_aggregation_init, task_id, body)
         return _created(request, found, "aggregation-job-resp")
 
     async def look_at_job(request: Request) -> Response:
-        leaders.name_of(request.headers.get("authorization"))
+        _bearer(leaders, request)
         ids = _task_id(request), _resource_id(request)
         if request.method == "POST":
             body = await _body(request, "aggregation-job-continue-req")
@@ -146,13 +147,13 @@ def helper_app(
         return _representation(request, found, "aggregation-job-resp")
 
     async def create_share(request: Request) -> Response:
-        leaders.name_of(request.headers.get("authorization"))
+        _bearer(leaders, request)
         task_id, body = _task_id(request), await _body(request, "aggregate-share-req")
         found = await run_in_threadpool(helper.process_aggregate_share, task_id, body)
         return _created(request, found, "aggregate-share")
 
     async def look_at_share(request: Request) -> Response:
-        leaders.name_of(request.headers.get("authorization"))
+        _bearer(leaders, request)
         found = await run_in_threadpool(helper.aggregate_share, _task_id(request), _resource_id(request))
         return _representation(request, found, "aggregate-share")
 
@@ -164,7 +165,7 @@ def helper_app(
             close()
 
     async def create_repair(request: Request) -> Response:
-        leader = leaders.name_of(request.headers.get("authorization"))
+        leader = _bearer(leaders, request)
         task_id, body = _task_id(request), await _body(request, "repair-req")
         found = await run_in_threadpool(helper.process_repair, task_id, body, leader)
         return _representation(request, found, "repair-resp")
@@ -215,6 +216,12 @@ def _configs(encoded: Callable[[], bytes]) -> Handler:
         return Response(encoded(), headers=headers, media_type=media_type("hpke-config-list"))
 
     return configs
+
+
+def _bearer(table: TokenTable, request: Request) -> str:
+    """Who asks, with a token that is good for the task of the request's path. Raises: NotAllowed."""
+    task_id = from_b64url(request.path_params["task"], TASK_ID_SIZE)
+    return table.name_of(request.headers.get("authorization"), task_id)
 
 
 def _task_id(request: Request) -> bytes:
