@@ -112,11 +112,14 @@ def demand_consent(home: Path, terms: Terms) -> Consent:
 
 
 def give_consent(home: Path, terms: Terms, now_us: int) -> Consent:
-    """Say yes from now on. The same yes again stays the first one. Raises: NotWritable."""
+    """Say yes from now on. The same yes again stays the first one, unless that was of a clock that was ahead.
+
+    Raises: NotWritable.
+    """
     key = (terms.purpose, terms.subject)
     with file_lock(private_dir(home) / "consent.lock", wait=True):
         known = read_consents(home)
-        if key in known and known[key].terms == terms:
+        if key in known and known[key].terms == terms and known[key].at <= now_us:
             return known[key]
         consent = Consent(terms, now_us)
         _write(home, {**known, key: consent})

@@ -45,10 +45,12 @@ def build_report(
     now_us: int,
     rng: Rng,
     proof: ReportProof | None = None,
+    report_id: bytes = b"",
 ) -> Report:
     """Shard a measurement (one 0 or 1 a place of the catalog) and seal each share to its aggregator.
 
-    `now_us` decides the batch; `proof` is what a task with the membership extension asks for.
+    `now_us` decides the batch; `proof` is what a task with the membership extension asks for, and it names the id;
+    `report_id` is the id of a report that is made anew for other keys, else one is drawn.
     Raises: ValueError, for a measurement or a proof that does not fit the task; BadSignature, for a public key that
     cannot be used.
     """
@@ -56,7 +58,8 @@ def build_report(
         raise ValueError("the VDAF is not that of the task")
     if (proof is None) != (task.membership is None):
         raise ValueError("a proof of membership belongs to a task that asks for one")
-    bare = ReportMetadata(rng(REPORT_ID_SIZE) if proof is None else proof.report_id, task.time_of(now_us))
+    named = (report_id or rng(REPORT_ID_SIZE)) if proof is None else proof.report_id
+    bare = ReportMetadata(named, task.time_of(now_us))
     public_share, shares = vdaf.shard(task.context, measurement, bare.report_id, rng(vdaf.rand_size))
     metadata = with_proof(task, proof, bare, public_share)
     sealed = [

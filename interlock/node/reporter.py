@@ -31,6 +31,7 @@ from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import report, rollup
 from interlock.node.roles.member import Credentials, read_joined
+from interlock.node.roles.sealing import Sealer
 from interlock.node.storage.node import NodeStore, open_store
 from interlock.node.tokens import secret_in
 
@@ -65,27 +66,18 @@ class Reporter:
 
         Raises: NoConsent, TaskRefused, NotGathered, Unreachable, DapProblem.
         """
+        report.step_back(self.home, self.store, self.task, self.clock)
         due = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=early)
         if self.credentials is not None:  # the running epoch's too: asked for long before it is used
             for epoch, why in self.fetch_credentials()[1].items():
                 log.warning("epoch %s: no right to report yet: %s", epoch, why)
         name = report.catalog_task(self.home, self.task)
         rollup.gather(self.store, self.home, name, self.nodes, due, self.clock.now_us())
-        return report.close_epochs(
-            self.home,
-            self.store,
-            self.task,
-            vdaf_of(self.task),
-            self.keys,
-            self.clock,
-            os.urandom,
-            early=early,
-            proof_of=self._proof,
-        )
+        return report.close_epochs(self.home, self.store, self._sealer(), self.clock, early=early)
 
     def send(self, *, at_once: bool = False) -> report.Sent:
         """Send what is due (or, `at_once`, all that is queued). Raises: as `build`."""
-        return report.send_due(self.home, self.store, self.task, self.leader, self.clock, at_once=at_once)
+        return report.send_due(self.home, self.store, self.leader, self._sealer(), self.clock, at_once=at_once)
 
     def fetch_credentials(self) -> tuple[list[int], dict[int, InterlockError]]:
         """Fetch the right to report each due epoch and the running one; returns those held, and why others are not.
@@ -103,6 +95,9 @@ class Reporter:
             except InterlockError as e:
                 missing[epoch] = e
         return held, missing
+
+    def _sealer(self) -> Sealer:
+        return Sealer(self.task, vdaf_of(self.task), self.keys, os.urandom, self._proof)
 
     def _proof(self, epoch: int) -> ReportProof | None:
         """The right to report an epoch, if it is held; nothing is fetched in the middle of making reports."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from interlock.commons.consent import give_consent
+from interlock.dap.shares import new_key
+from interlock.node.roles import report
 from interlock.node.roles.observe import keep_catalog
 from interlock.node.roles.report import Sent
 from interlock.node.storage.node import NodeStore, open_store
@@ -58,6 +61,42 @@ def test_a_death_at_any_write_of_a_member_reports_once_and_all(
             member.stop()
         world.close()
     assert reaper.deaths >= 5, "two places, the report, the attempt and its end were moments to die at"
+
+
+def a_key_later(member: Member, world: CountedWorld) -> None:
+    """The report is made, the leader's key is replaced (once), and the report goes."""
+    member.blocked(0, 3)
+    assert member.close(early=True) in (0, 1)
+    if world.leader_key.id == 1:
+        world.leader_key = new_key(3, secrets.token_bytes)
+        world.restart()
+    assert member.send() in (Sent(), Sent(sent=1))
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("told", [False, True], ids=["looked", "told"])
+def test_a_death_at_any_write_of_a_report_that_is_sealed_anew_reports_once_and_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool, told: bool
+) -> None:
+    reaper = Reaper(monkeypatch, durable=durable, kind=NodeStore)
+    if told:  # by the leader alone: nobody looks beforehand
+        monkeypatch.setattr(report, "_offered", lambda sealer: None)
+    for folder in reaper.moments(tmp_path):
+        world = CountedWorld(folder, catalog())
+        members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
+        for member in members:
+            member.agree()
+        first, lines = members[0], [members[0].line]
+        reaper.life(partial(a_key_later, first, world), partial(come_back, first, world, lines))
+        for member in members[1:]:
+            a_days_work(member, world)
+        assert len({r.metadata.report_id for line in lines for r in line.uploaded()}) == 1, f"died at {reaper.moment}"
+        found = world.collect()
+        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), reaper.moment
+        for member in members:
+            member.stop()
+        world.close()
+    assert reaper.deaths >= 6, "two places, the report, its new bytes, the attempt and its end were moments to die at"
 
 
 def acknowledged(home: Path, seed: int, after: float) -> set[int]:

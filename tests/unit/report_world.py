@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.base.fetch import Unreachable
+from interlock.base.primitives import Rng
 from interlock.commons.consent import Terms
 from interlock.commons.indicators import SIGHTINGS, Catalog, build_catalog
 from interlock.dap.messages import Report, UploadRequest
@@ -17,6 +18,7 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import Sent, agree, close_epochs, send_due, withdraw
+from interlock.node.roles.sealing import ProofOf, Sealer, no_proof
 from interlock.node.storage.node import NodeStore, open_store
 from tests.unit.dap_world import LENGTH, PRECISION, VDAF, VDAF_CONFIG, World
 
@@ -94,6 +96,7 @@ class Member:
         self.redacting: set[str] = set()
         self.community: dict[str, frozenset[str]] = {}
         self.line = Line(world, home.name)
+        self.rights: ProofOf = no_proof
         self.start()
 
     def start(self) -> None:
@@ -127,13 +130,13 @@ class Member:
         return self.store.bits(self.catalog.task, self.catalog.digest, start)
 
     def close(self, *, early: bool = False) -> int:
-        world = self.world
-        return close_epochs(
-            self.home, self.store, world.task, VDAF, self.line, world.clock, secrets.token_bytes, early=early
-        )
+        return close_epochs(self.home, self.store, self.sealer(), self.world.clock, early=early)
 
     def send(self, *, at_once: bool = True) -> Sent:
-        return send_due(self.home, self.store, self.world.task, self.line, self.world.clock, at_once=at_once)
+        return send_due(self.home, self.store, self.line, self.sealer(), self.world.clock, at_once=at_once)
+
+    def sealer(self, rng: Rng = secrets.token_bytes) -> Sealer:
+        return Sealer(self.world.task, VDAF, self.line, rng, self.rights)
 
     def states(self) -> list[str]:
         return [row.state.value for row in self.store.outbox()]

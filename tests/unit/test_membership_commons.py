@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +28,9 @@ from interlock.node.cli.main import main
 from interlock.node.config import serve_config, settings_of
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.issuer import app
+from interlock.node.roles.ledger import ledger
 from interlock.node.roles.observe import kept_catalogs
-from interlock.node.roles.report import Sent, agree, close_epochs, ledger
+from interlock.node.roles.report import Sent, agree, close_epochs
 from interlock.node.roles.rollup import NotGathered, dump_tally, gather, parse_tally
 from interlock.node.storage.node import open_store
 from interlock.node.wiring.issuer import issuer_of
@@ -39,7 +39,7 @@ from interlock.transparency.entry import known_entry
 from tests.unit.commons_world import World as Commons
 from tests.unit.commons_world import log_policy, pack, seed, world
 from tests.unit.dap_http import free_socket, serving
-from tests.unit.dap_world import PRECISION, VDAF, VDAF_CONFIG, task
+from tests.unit.dap_world import PRECISION, VDAF_CONFIG, task
 from tests.unit.membership_world import NAME, IssuerWorld, Organisation, membership, token_key
 from tests.unit.report_world import CountedWorld, Member, catalog
 
@@ -269,24 +269,18 @@ def test_a_report_waits_for_its_proof_and_says_in_the_ledger_how_it_was_shown(tm
     world.clock.advance(PRECISION)
 
     def close() -> int:
-        return close_epochs(
-            node.home,
-            node.store,
-            world.task,
-            VDAF,
-            node.line,
-            world.clock,
-            secrets.token_bytes,
-            proof_of=lambda e: acme.credentials.held(world.task, e),
-        )
+        return close_epochs(node.home, node.store, node.sealer(), world.clock)
+
+    node.rights = lambda e: acme.credentials.held(world.task, e)
 
     assert close() == 0
     issuer.open_epoch(epoch)
     proof = acme.proof(world.task, epoch)
     assert close() == 1
-    assert acme.credentials.held(world.task, epoch) is None  # used up with the report
+    assert acme.credentials.held(world.task, epoch) is not None, "it may have to be sealed anew"
     node.line.member = None
     assert node.send() == Sent(sent=1)
+    assert acme.credentials.held(world.task, epoch) is None, "used up with the report"
     assert node.line.uploaded()[0].metadata.report_id == proof.report_id
     (row,) = ledger(node.store)
     assert (row.membership, "nobody learns whose report" in row.note) == (BLIND, True)

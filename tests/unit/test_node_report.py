@@ -37,8 +37,9 @@ from interlock.engine import ambient
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.event import SensorEvent
+from interlock.node.roles.ledger import ledger, spending
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs, masking_rules
-from interlock.node.roles.report import BACKLOG_MOST, Sent, agree, ledger, spending
+from interlock.node.roles.report import BACKLOG_MOST, Sent, agree
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState, open_store
 from tests.unit.dap_world import LENGTH, PRECISION
 from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down, terms

@@ -31,10 +31,11 @@ from interlock.engine.decision import Decision
 from interlock.node import reporter
 from interlock.node.cli.task_rows import task_rows
 from interlock.node.config import MeshConfig, ReportConfig
+from interlock.node.roles.ledger import ledger
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
-from interlock.node.roles.report import Sent, close_epochs, ledger, send_due, terms_of
+from interlock.node.roles.report import Sent, close_epochs, send_due, terms_of
 from interlock.node.storage.node import open_store
-from tests.unit.dap_world import PRECISION, VDAF, VDAF_CONFIG
+from tests.unit.dap_world import PRECISION, VDAF_CONFIG
 from tests.unit.hook_process import bash, hook
 from tests.unit.report_world import CALL, RULES, CountedWorld, Member, catalog, terms
 
@@ -195,7 +196,7 @@ def closed_at(member: Member, seed: int) -> int:
     """When the report of the epoch that has just ended goes out."""
     rng = random.Random(seed)
     world = member.world
-    assert close_epochs(member.home, member.store, world.task, VDAF, member.line, world.clock, rng.randbytes) == 1
+    assert close_epochs(member.home, member.store, member.sealer(rng.randbytes), world.clock) == 1
     return member.store.outbox()[-1].due
 
 
@@ -235,9 +236,9 @@ def test_a_report_of_a_node_whose_clock_is_ahead_waits_and_is_not_lost(member: M
     """The leader takes no report of an epoch that has not begun; a clock is put right, and a report is made once."""
     ahead = ManualClock(member.world.clock.now_us() + 3 * EPOCH)
     rng = random.Random(1).randbytes
-    made = close_epochs(member.home, member.store, member.world.task, VDAF, member.line, ahead, rng, early=True)
-    about = (member.home, member.store, member.world.task, member.line)
-    assert send_due(*about, ahead, at_once=True).sent == 1, "of the running epoch, which is no news to the leader"
+    made = close_epochs(member.home, member.store, member.sealer(rng), ahead, early=True)
+    about = (member.home, member.store, member.line, member.sealer(), ahead)
+    assert send_due(*about, at_once=True).sent == 1, "of the running epoch, which is no news to the leader"
     assert member.states() == ["sent", *["queued"] * (made - 1)]
     for left in range(made - 2, -1, -1):
         member.world.clock.advance(PRECISION)
@@ -251,7 +252,7 @@ def test_a_clock_that_is_set_back_reports_no_epoch_twice(member: Member) -> None
     behind = ManualClock(member.world.clock.now_us() - 2 * EPOCH)
     rng = random.Random(1).randbytes
     for _ in range(4):
-        close_epochs(member.home, member.store, member.world.task, VDAF, member.line, behind, rng, early=True)
+        close_epochs(member.home, member.store, member.sealer(rng), behind, early=True)
         behind.advance(PRECISION)
     starts = [row.epoch_start for row in member.store.outbox()]
     assert len(set(starts)) == len(starts) == 4

@@ -26,6 +26,8 @@ from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
 from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
 from interlock.node.roles import fates, report, wrong
+from interlock.node.roles.ledger import ledger as ledger_of
+from interlock.node.roles.ledger import spending
 from interlock.node.roles.taking import demand_published
 
 __all__ = ["build", "fp", "init", "ledger", "status", "submit"]
@@ -117,13 +119,15 @@ def ledger(args: argparse.Namespace) -> int:
     config = config_of(args)
     tasks = tasks_of(config.home, report_config(settings_of(args.config)))
     with contextlib.closing(node_store(config)) as store:
-        rows, costs = report.ledger(store), report.spending(store, tasks)
+        rows, costs = ledger_of(store), spending(store, tasks)
     if args.json:
         told = {"rows": [asdict(row) for row in rows], "tasks": [asdict(cost) for cost in costs]}
         print(json.dumps({"format": "interlock-ledger", "v": 2, **told}))
         return EXIT_OK
     for row in rows:
-        why = f" ({row.reason})" if row.reason else ""
+        anew = f"sealed anew {row.remade} times, as a key was replaced" if row.remade else ""
+        why = "; ".join(text for text in (row.reason, anew) if text)
+        why = f" ({why})" if why else ""
         when = f"goes out at {row.due}" if row.due else f"at {row.at}"
         print(f"{row.epoch}  {row.task}  {row.state}{why} {when}  {row.mechanism}, {row.membership}")
     for cost in costs:

@@ -1,6 +1,7 @@
 """A member's reports: an epoch closes, its places become one report of 0s and 1s, and the report goes to the leader.
 
     agree         a catalog is kept, and consented to: from then on `observe.TallyObserver` marks its places
+    step_back     the clock was set back: what was made for epochs that are not over is taken apart again
     close_epochs  epoch -> one sealed report in the outbox, all zeros where nothing was seen; before anything is sent
     send_due      queued and due -> sent | refused; after a crash the same bytes go out again
     withdraw      consent ends, what is queued is dropped
@@ -10,19 +11,21 @@ nothing of when its node wakes; the last eighth is left for what fails. What nob
 to agree to anew because its terms are weaker, is dropped.
 
 An organisation has one report an epoch and catalog, for ever: an epoch with a row in the outbox is never built again,
-whatever became of that row. Nothing here logs a place, a share or a value.
+whatever became of that row. Where an aggregator's key was replaced before it came, the same report is sealed anew
+(`sealing`). Nothing here logs a place, a share or a value.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from interlock.base.clock import Clock, rfc3339
 from interlock.base.codec import Malformed
+from interlock.base.errors import InterlockError
 from interlock.base.primitives import Rng
 from interlock.commons.consent import (
     Consent,
@@ -37,23 +40,21 @@ from interlock.commons.indicators import FALSE_POSITIVES, Catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.membership import BLIND, CERTIFICATE, TaskMembership
 from interlock.commons.operators import demand_two_aggregators
-from interlock.dap.backend import VdafBackend
-from interlock.dap.client import build_report, fetch_config, upload
+from interlock.dap.client import upload
 from interlock.dap.drafts import ReportError
-from interlock.dap.membership import ReportProof
 from interlock.dap.messages import Report
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange
 from interlock.node.roles.observe import KeptCatalog, keep_catalog, kept_catalogs
+from interlock.node.roles.sealing import Keys, Sealer, is_for
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState
 
 __all__ = [
     "BACKLOG_MOST",
+    "BEARER",
     "NOTES",
-    "LedgerRow",
-    "ProofOf",
+    "REMADE_MOST",
     "Sent",
-    "Spending",
     "agree",
     "agreed_name",
     "catalog_task",
@@ -61,11 +62,10 @@ __all__ = [
     "epochs_to_report",
     "find_kept",
     "kept_for",
-    "ledger",
     "mechanism_of",
     "outgrown",
     "send_due",
-    "spending",
+    "step_back",
     "terms_of",
     "withdraw",
 ]
@@ -80,8 +80,9 @@ NOTES: Final[Mapping[str, str]] = {
     BLIND: "a blind token proves membership: nobody learns whose report it is, and no aggregator can add one",
     CERTIFICATE: "a certificate proves membership: both aggregators learn whose report it is, and neither can add one",
 }
-_BEARER: Final = "bearer"
-ProofOf = Callable[[int], ReportProof | None]  # a DAP epoch -> the right to report it; none where it is not had
+BEARER: Final = "bearer"
+REMADE_MOST: Final = 20  # times that one report is sealed anew; a leader that refuses its own key is broken
+_OUTDATED: Final = (ReportError.OUTDATED_CONFIG, ReportError.HPKE_UNKNOWN_CONFIG_ID)  # up to dap-18, and from dap-19 on
 _WITHDRAWN: Final = "consent was withdrawn"
 _WEAKER: Final = "its terms are weaker than what was consented to"
 
@@ -93,36 +94,6 @@ class Sent:
     sent: int = 0
     refused: int = 0
     dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """What this node has told of itself in one epoch; times in RFC 3339, `due` empty once it has gone."""
-
-    task: str
-    epoch: str
-    state: str
-    reason: str
-    at: str
-    due: str
-    membership: str
-    note: str
-    mechanism: str
-    dap_task: str
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What all reports of one task cost: how many went, and in the noise's measure what they spent at most and what is
-    left at least; empty where the sums carry no noise, and so no budget."""
-
-    task: str
-    dap_task: str
-    sent: int
-    mechanism: str
-    measure: str
-    spent: str
-    left: str
 
 
 def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
@@ -166,47 +137,51 @@ def withdraw(home: Path, store: NodeStore, task: str, now_us: int) -> int:
     return store.drop(task, _WITHDRAWN, now_us)
 
 
-def close_epochs(
-    home: Path,
-    store: NodeStore,
-    task: Task,
-    vdaf: VdafBackend,
-    exchange: Exchange,
-    clock: Clock,
-    rng: Rng,
-    *,
-    early: bool = False,
-    proof_of: ProofOf = lambda epoch: None,
-) -> int:
+def close_epochs(home: Path, store: NodeStore, sealer: Sealer, clock: Clock, *, early: bool = False) -> int:
     """Make the report of every epoch that has ended (and, `early`, of the running one); returns how many were made.
 
-    `exchange` fetches both aggregators' keys and should carry no token, which would tell the helper the leader's.
-    An epoch for which a task asks for a proof of membership, and `proof_of` has none, waits.
-    Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched; of `proof_of`, its
-    own.
+    An epoch for which a task asks for a proof of membership, and none is had, waits.
+    Raises: NoConsent, TaskRefused; Unreachable, Malformed, DapProblem where a key cannot be fetched; of the proofs,
+    their own.
     """
-    kept = kept_for(home, task)
-    shown = "" if task.membership is None else TaskMembership.decode(task.membership).backend
-    proofs = {start: proof_of(task.time_of(start)) for start in epochs_to_report(home, store, task, clock, early=early)}
-    epochs = [start for start, proof in proofs.items() if proof is not None or not shown]
-    if not epochs:
+    task, kept = sealer.task, kept_for(home, sealer.task)
+    due = epochs_to_report(home, store, task, clock, early=early)
+    due = [start for start in due if task.membership is None or sealer.right_to(start) is not None]
+    if not due:
         return 0
-    leader, helper = (fetch_config(exchange, url) for url in (task.config.leader_url, task.config.helper_url))
-    made = 0
-    for start in epochs:
+    keys, made = sealer.keys(), 0
+    for start in due:
         seen = store.bits(kept.catalog.task, kept.catalog.digest, start)
         measurement = [int(place in seen) for place in range(len(kept.catalog.places))]
-        proof = proofs[start]
-        report = build_report(task, vdaf, measurement, leader, helper, now_us=start, rng=rng, proof=proof)
-        at, digest = clock.now_us(), kept.catalog.digest
-        row = OutboxRow(kept.catalog.task, start, digest, task.task_id, report.encode(), at=at, shown=shown)
-        row = replace(row, due=at if early else _due(start, kept.epoch_us, at, rng), mechanism=mechanism_of(task))
-        row = replace(row, report_id=report.metadata.report_id, asks=b"" if proof is None else proof.possession)
+        report = sealer.sealed(keys, start, measurement)
+        if report is None:  # another process of this node used the right to it
+            continue
+        row = _row(sealer, kept, start, report, bytes(measurement), clock.now_us())
+        row = replace(row, due=row.at) if early else row
         if store.queue(row):  # else another process of this node was faster, and its report is the one
             made += 1
             log.info("task %s, epoch %s: report made", row.task, rfc3339(start))
-        store.forget_credentials(task.task_id, task.time_of(start), BACKLOG_MOST)
+        store.forget_credentials(task.task_id, row.time - BACKLOG_MOST)
     return made
+
+
+def _row(sealer: Sealer, kept: KeptCatalog, start: int, report: Report, measurement: bytes, at: int) -> OutboxRow:
+    task, proof = sealer.task, sealer.right_to(start)
+    return OutboxRow(
+        task=kept.catalog.task,
+        epoch_start=start,
+        catalog=kept.catalog.digest,
+        dap_task=task.task_id,
+        report=report.encode(),
+        at=at,
+        shown="" if task.membership is None else TaskMembership.decode(task.membership).backend,
+        due=_due(start, kept.epoch_us, at, sealer.rng),
+        mechanism=mechanism_of(task),
+        report_id=report.metadata.report_id,
+        asks=b"" if proof is None else proof.possession,
+        measurement=measurement,
+        time=task.time_of(start),
+    )
 
 
 def catalog_task(home: Path, task: Task) -> str:
@@ -223,20 +198,41 @@ def epochs_to_report(home: Path, store: NodeStore, task: Task, clock: Clock, *, 
     return [e for e in _epochs(task, kept, consent, clock.now_us(), early) if e not in reported]
 
 
+def step_back(home: Path, store: NodeStore, task: Task, clock: Clock) -> int:
+    """Take apart the reports of epochs that are not over, made while the clock was ahead; returns how many.
+
+    The leader surely has none of them. What was seen meanwhile is of the running epoch. Raises: NoConsent, TaskRefused.
+    """
+    kept, now_us = kept_for(home, task), clock.now_us()
+    name, start = kept.catalog.task, kept.epoch_of(now_us)
+    undone = store.take_apart(name, kept.catalog.digest, (start, start + kept.epoch_us))
+    if undone:
+        told = "task %s: this machine's clock was set back; %d reports of epochs that are not over will be made anew"
+        log.warning(told, name, undone)
+    given = read_consents(home).get((kept.catalog.counts, name))
+    if given is not None and given.at > now_us:
+        told = "task %s: agreed to at %s, which is yet to come by the clock; run interlock mesh consent on %s"
+        log.warning(told, name, rfc3339(given.at), name)
+    return undone
+
+
 def send_due(
-    home: Path, store: NodeStore, task: Task, exchange: Exchange, clock: Clock, *, at_once: bool = False
+    home: Path, store: NodeStore, exchange: Exchange, sealer: Sealer, clock: Clock, *, at_once: bool = False
 ) -> Sent:
     """Send what is queued for a task and due (or, `at_once`, all of it); `exchange` carries this member's token.
 
+    What is sealed for keys that are not offered any more is sealed anew.
     Raises: Unreachable, Malformed, and DapProblem where the leader refuses a whole request; then the report that met
     it, and those behind it, stay queued.
     """
+    task = sealer.task
     _demand_two_bodies(home, task)
     queued = {(row.task, row.catalog) for row in store.queued(task.task_id)}
     why = _not_covered(home, task) if queued else ""
     dropped = sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in queued if why)
     due = store.queued(task.task_id, None if at_once else clock.now_us())
-    states = [_send(store, task, exchange, clock, row) for row in due if store.attempt(row)]
+    keys = _offered(sealer) if due else None
+    states = [_send(store, exchange, sealer, clock, row, keys) for row in due]
     return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
 
 
@@ -273,60 +269,67 @@ def _not_covered(home: Path, task: Task) -> str:
     return _WEAKER if terms.beyond(given.terms) else ""
 
 
-def ledger(store: NodeStore) -> list[LedgerRow]:
-    """Every report of this node, oldest epoch first: what was told, to what end it came, and what protects it."""
-    return [
-        LedgerRow(
-            row.task,
-            rfc3339(row.epoch_start),
-            row.state.value,
-            row.reason,
-            rfc3339(row.at),
-            rfc3339(row.due) if row.state is OutboxState.QUEUED else "",
-            row.shown or _BEARER,
-            NOTES[row.shown or _BEARER],
-            row.mechanism,
-            row.dap_task.hex(),
-        )
-        for row in store.outbox()
-    ]
+def _offered(sealer: Sealer) -> Keys | None:
+    """Both aggregators' keys; none where one does not answer, and only the leader need."""
+    try:
+        return sealer.keys()
+    except InterlockError as e:
+        log.debug("no keys: %s", e)
+        return None
 
 
-def spending(store: NodeStore, tasks: Iterable[Task]) -> list[Spending]:
-    """What this node's reports have cost it in privacy, a row a task of which something was sent.
-
-    Of a task with noise each epoch's sums are released once at most. How many epochs a batch holds is for the collector
-    to choose, so the cost told is that of one batch of all of them, which is the most; but no more than the budget.
-    """
-    sent = [row for row in store.outbox() if row.state is OutboxState.SENT]
-    found = []
-    for task in tasks:
-        names = {row.task for row in sent if row.dap_task == task.task_id}
-        count = sum(row.dap_task == task.task_id for row in sent)
-        if count:
-            spent = None if task.noise is None else min(task.noise.cost_of(count), task.noise.budget)
-            left = None if task.noise is None or spent is None else task.noise.budget - spent
-            measure = "" if task.noise is None else task.noise.mechanism.measure
-            told = "" if spent is None else f"{spent}", "" if left is None else f"{left}"
-            found.append(Spending(min(names), task.task_id.hex(), count, mechanism_of(task), measure, *told))
-    return found
-
-
-def _send(store: NodeStore, task: Task, exchange: Exchange, clock: Clock, row: OutboxRow) -> OutboxState:
-    report = Report.decode(row.report)
-    error = upload(exchange, task, [report]).get(report.metadata.report_id)
-    # 4.4.2: "replayed" says that the leader has a report of this id; only an earlier try of ours can have sent it.
-    if error is ReportError.REPORT_TOO_EARLY:  # one of the two clocks is wrong, and neither stays so: it waits
-        log.warning("task %s, epoch %s: the leader's clock is behind ours", row.task, rfc3339(row.epoch_start))
+def _send(
+    store: NodeStore, exchange: Exchange, sealer: Sealer, clock: Clock, row: OutboxRow, keys: Keys | None
+) -> OutboxState:
+    """One report's turn; queued, where it waits, or where it left the queue meanwhile."""
+    about = row.task, rfc3339(row.epoch_start)
+    # the helper's key, too: the leader does not look at it, and a report that the helper cannot open is lost
+    if keys is not None and not row.tried and not is_for(Report.decode(row.report), keys):
+        row = _anew(store, sealer, row, keys) or row
+    if not store.attempt(row):
         return OutboxState.QUEUED
-    if error is None or error is ReportError.REPORT_REPLAYED:
-        state, reason = OutboxState.SENT, ""
-    else:
-        state, reason = OutboxState.REFUSED, error.value
+    error = _uploaded(exchange, sealer.task, row)
+    if error in _OUTDATED and row.remade < REMADE_MOST and (made := _anew(store, sealer, row, sealer.keys())):
+        row = made
+        if not store.attempt(row):
+            return OutboxState.QUEUED
+        error = _uploaded(exchange, sealer.task, row)
+        if error in _OUTDATED:
+            log.warning("task %s, epoch %s: the leader does not know the key that it offers; the report waits", *about)
+            store.not_taken(row)
+            return OutboxState.QUEUED
+    if error is ReportError.REPORT_TOO_EARLY:  # one of the two clocks is wrong, and neither stays so: it waits
+        log.warning("task %s, epoch %s: this machine's clock is ahead of the leader's; the report waits", *about)
+        store.not_taken(row)
+        return OutboxState.QUEUED
+    return _settled(store, sealer.task, clock, row, error)
+
+
+def _anew(store: NodeStore, sealer: Sealer, row: OutboxRow, keys: Keys) -> OutboxRow | None:
+    """A row with its report sealed for other keys; none where that cannot be, or another process changed it."""
+    made = sealer.anew(keys, row)
+    renewed = None if made is None else store.remake(row, made.encode())
+    if renewed is not None:
+        log.info("task %s, epoch %s: a key was replaced; sealed anew", row.task, rfc3339(row.epoch_start))
+    return renewed
+
+
+def _settled(store: NodeStore, task: Task, clock: Clock, row: OutboxRow, error: ReportError | None) -> OutboxState:
+    """Write down what the leader said for good."""
+    # 4.4.2: "replayed" says that the leader has a report of this id; only an earlier try of ours can have sent it.
+    reason = "" if error is None or error is ReportError.REPORT_REPLAYED else error.value
+    state = OutboxState.REFUSED if reason else OutboxState.SENT
     store.settle(row, state, reason, clock.now_us())
+    if not reason:  # so it is as late as that, whatever the clock here says
+        store.forget_places(row.task, row.epoch_start - BACKLOG_MOST * task.start_us(1))
     why = f" ({reason})" if reason else ""
     log.info("task %s, epoch %s: report %s%s", row.task, rfc3339(row.epoch_start), state.value, why)
     return state
+
+
+def _uploaded(exchange: Exchange, task: Task, row: OutboxRow) -> ReportError | None:
+    report = Report.decode(row.report)
+    return upload(exchange, task, [report]).get(report.metadata.report_id)
 
 
 def find_kept(home: Path, task: Task) -> KeptCatalog | None:
@@ -360,7 +363,7 @@ def kept_for(home: Path, task: Task) -> KeptCatalog:
 def _shown_of(task: Task) -> str:
     """How a task's reports show that a member sent them, and by whose membership. Raises: TaskRefused."""
     if task.membership is None:
-        return _BEARER
+        return BEARER
     try:
         wanted = TaskMembership.decode(task.membership)
     except Malformed as e:

@@ -12,8 +12,10 @@ credentials that they are shown with.
 
 A report goes into the outbox in the transaction that forgets its epoch's places, and no place is taken for an epoch
 that has a row there, nor for one that overlaps an epoch of another task which the same place feeds. `due` is when a
-report goes out, drawn once. A report's bytes are kept while it is queued and forgotten with the queue; its id, and what
-shows that it is ours, until the leader has forgotten it.
+report goes out, drawn once. A report's bytes, what it measures and the credential that it is shown with are kept while
+it is queued, so that it can be sealed anew under the same id, and forgotten with the queue; its id, and what shows that
+it is ours, until the leader has forgotten it. A report of an epoch that is not over, of which no try can have reached
+the leader, is taken apart again where the clock was set back (`take_apart`).
 Times are in microseconds UTC.
 """
 
@@ -24,7 +26,7 @@ import enum
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -40,9 +42,14 @@ _FEED: Final = (
     "INSERT INTO fed VALUES (?, ?, ?) ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
 )
 _OUTBOX: Final = (
-    "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks"
-    " FROM outbox"
+    "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks,"
+    " measurement, time, tried, remade FROM outbox"
 )
+
+_QUEUED: Final = (
+    *("task", "epoch_start", "catalog", "dap_task", "report", "at", "shown", "due", "mechanism", "report_id", "asks"),
+    *("measurement", "time"),
+)  # what a new row brings; the rest has its defaults
 
 
 class OutboxState(enum.Enum):
@@ -60,7 +67,8 @@ class OutboxRow:
 
     `shown` is the kind of proof of membership that it carries; empty where the bearer token says who sends it.
     `due` is when it goes out; `mechanism` how the task counts it. `asks` is what shows that a report of this id is
-    ours, where the bearer token does not.
+    ours, where the bearer token does not. `measurement` has a byte a place, 0 or 1; `time` is the epoch in DAP's time.
+    `tried` says that a try may have reached the leader; `remade` how often the report was sealed anew.
     """
 
     task: str
@@ -76,6 +84,10 @@ class OutboxRow:
     mechanism: str = ""
     report_id: bytes = b""
     asks: bytes = field(default=b"", repr=False)
+    measurement: bytes = field(default=b"", repr=False)
+    time: int = 0
+    tried: bool = False
+    remade: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,11 @@ CREATE TABLE told (receipt TEXT NOT NULL, task TEXT NOT NULL, place TEXT NOT NUL
 ALTER TABLE outbox ADD COLUMN report_id BLOB NOT NULL DEFAULT X'';
 ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
 """,
+        """
+ALTER TABLE outbox ADD COLUMN measurement BLOB NOT NULL DEFAULT X'';
+ALTER TABLE outbox ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
+""",
     )
 
     def __init__(self, path: Path) -> None:
@@ -176,14 +193,12 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
         return frozenset(as_int(row[0]) for row in self._read("SELECT epoch_start FROM outbox WHERE task = ?", task))
 
     def queue(self, row: OutboxRow) -> bool:
-        """Put an epoch's one report in the outbox, and forget its places and older ones; False where it has one."""
-        new = (row.task, row.epoch_start, row.catalog, row.dap_task, row.report, row.at, row.shown)
-        columns = "task, epoch_start, catalog, dap_task, report, at, shown, due, mechanism, report_id, asks"
-        sql = f"INSERT OR IGNORE INTO outbox ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        """Put an epoch's one report in the outbox, and forget its places; False where it has one."""
+        sql = f"INSERT OR IGNORE INTO outbox ({', '.join(_QUEUED)}) VALUES ({', '.join('?' * len(_QUEUED))})"
         with self._write() as db:
-            if not changed(db, sql, *new, row.due, row.mechanism, row.report_id, row.asks):
+            if not changed(db, sql, *(getattr(row, column) for column in _QUEUED)):
                 return False
-            db.execute("DELETE FROM bits WHERE task = ? AND epoch_start <= ?", (row.task, row.epoch_start))
+            db.execute("DELETE FROM bits WHERE task = ? AND epoch_start = ?", (row.task, row.epoch_start))
             past = "UPDATE outbox SET report_id = X'', asks = X'' WHERE at < ? AND length(report_id) > 0"
             db.execute(past, (row.at - _ASKED_FOR_US,))
             return True
@@ -194,19 +209,60 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
         return [_row(row) for row in self._read(sql, dap_task, due_by)]
 
     def attempt(self, row: OutboxRow) -> bool:
-        """Note that a report is about to go out; False where it left the queue meanwhile, and must not."""
-        sql = "UPDATE outbox SET tried = 1 WHERE task = ? AND epoch_start = ? AND state = 'queued'"
+        """Note that a report is about to go out; False where its bytes left the queue meanwhile, and must not."""
+        sql = "UPDATE outbox SET tried = 1 WHERE task = ? AND epoch_start = ? AND state = 'queued' AND report = ?"
         with self._write() as db:
-            return changed(db, sql, row.task, row.epoch_start)
+            return changed(db, sql, row.task, row.epoch_start, row.report)
+
+    def not_taken(self, row: OutboxRow) -> None:
+        """The leader said that it did not take the attempt; what an earlier one came to (`row.tried`) stays open."""
+        sql = "UPDATE outbox SET tried = ? WHERE task = ? AND epoch_start = ? AND state = 'queued' AND report = ?"
+        with self._write() as db:
+            db.execute(sql, (row.tried, row.task, row.epoch_start, row.report))
+
+    def remake(self, row: OutboxRow, report: bytes) -> OutboxRow | None:
+        """Put the same report, sealed anew, in the place of one that was not taken; none where that left the queue."""
+        sql = (
+            "UPDATE outbox SET report = ?, remade = remade + 1, tried = ?"
+            " WHERE task = ? AND epoch_start = ? AND state = 'queued' AND report = ?"
+        )
+        with self._write() as db:
+            done = changed(db, sql, report, row.tried, row.task, row.epoch_start, row.report)
+        return replace(row, report=report, remade=row.remade + 1) if done else None
+
+    def take_apart(self, task: str, catalog: str, now: tuple[int, int]) -> int:
+        """The clock was set back into the epoch `now`, [start, end): what was seen in later ones is of this one.
+
+        Reports that were made because those epochs, or this one, were over by the clock are taken apart, if the leader
+        surely has none of their bytes; returns how many. What was closed early on purpose stays a report.
+        """
+        start, end = now
+        sure = "state = 'queued' AND tried = 0"
+        made = f"task = ? AND catalog = ? AND {sure} AND epoch_start >= ? AND at >= epoch_start + ?"
+        about = (task, catalog, start, end - start)
+        with self._write() as db:
+            found = db.execute(f"SELECT measurement FROM outbox WHERE {made}", about).fetchall()
+            db.execute(f"DELETE FROM outbox WHERE {made}", about)
+            reported = "EXISTS (SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?)"
+            seen = {place for (bits,) in found for place, bit in enumerate(as_bytes(bits)) if bit}
+            later = "FROM bits WHERE task = ? AND catalog = ? AND epoch_start > ?"  # beyond the next one, that is
+            seen |= {as_int(place) for (place,) in db.execute(f"SELECT place {later}", (task, catalog, end))}
+            db.execute(f"DELETE {later}", (task, catalog, end))
+            sql = f"INSERT OR IGNORE INTO bits SELECT ?, ?, ?, ? WHERE NOT {reported}"
+            db.executemany(sql, [(task, catalog, start, place, task, start) for place in sorted(seen)])
+        return len(found)
 
     def settle(self, row: OutboxRow, state: OutboxState, reason: str, at: int) -> bool:
         """Write down what the leader said of an attempt; it is the truth also of a report dropped meanwhile."""
         sql = (
-            "UPDATE outbox SET state = ?, reason = ?, at = ?, report = X''"
+            "UPDATE outbox SET state = ?, reason = ?, at = ?, report = X'', measurement = X''"
             " WHERE task = ? AND epoch_start = ? AND tried = 1 AND state IN ('queued', 'dropped')"
         )
         with self._write() as db:
-            return changed(db, sql, state.value, reason, at, row.task, row.epoch_start)
+            if not changed(db, sql, state.value, reason, at, row.task, row.epoch_start):
+                return False
+            db.execute("DELETE FROM credentials WHERE dap_task = ? AND epoch = ?", (row.dap_task, row.time))
+            return True
 
     def drop(self, task: str, reason: str, at: int, *, catalog: str | None = None) -> int:
         """Drop whatever is queued for a task (for one catalog of it), and forget its places; returns how many reports.
@@ -214,13 +270,21 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
         A report whose attempt has no known end may be with the leader all the same, and its reason says so.
         """
         sql = (
-            "UPDATE outbox SET state = 'dropped', at = ?, report = X'',"
+            "UPDATE outbox SET state = 'dropped', at = ?, report = X'', measurement = X'',"
             " reason = ? || CASE tried WHEN 1 THEN '; the leader may have it' ELSE '' END"
             " WHERE task = ? AND coalesce(?, catalog) = catalog AND state = 'queued'"
         )
         with self._write() as db:
             db.execute("DELETE FROM bits WHERE task = ? AND coalesce(?, catalog) = catalog", (task, catalog))
-            return db.execute(sql, (at, reason, task, catalog)).rowcount
+            dropped = db.execute(sql, (at, reason, task, catalog)).rowcount
+            used = "SELECT dap_task, time FROM outbox WHERE task = ? AND state = 'dropped'"
+            db.execute(f"DELETE FROM credentials WHERE (dap_task, epoch) IN ({used})", (task,))
+            return dropped
+
+    def forget_places(self, task: str, before: int) -> None:
+        """Forget what was seen in epochs that began before a time, and will not be reported any more."""
+        with self._write() as db:
+            db.execute("DELETE FROM bits WHERE task = ? AND epoch_start < ?", (task, before))
 
     def forget_question(self, row: OutboxRow) -> None:
         """Forget which report it was: nobody can be asked about it any more."""
@@ -298,11 +362,10 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
             sql = "UPDATE credentials SET signature = ?, inverse = X'' WHERE dap_task = ? AND epoch = ?"
             db.execute(sql, (signature, dap_task, epoch))
 
-    def forget_credentials(self, dap_task: bytes, epoch: int, backlog: int) -> None:
-        """Forget what a reported epoch was shown with, and whatever lies more than `backlog` epochs behind it."""
+    def forget_credentials(self, dap_task: bytes, before: int) -> None:
+        """Forget what epochs would have been shown with that are not reported any more."""
         with self._write() as db:
-            sql = "DELETE FROM credentials WHERE dap_task = ? AND (epoch = ? OR epoch < ?)"
-            db.execute(sql, (dap_task, epoch, epoch - backlog))
+            db.execute("DELETE FROM credentials WHERE dap_task = ? AND epoch < ?", (dap_task, before))
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
@@ -326,7 +389,8 @@ def open_store(home: Path) -> NodeStore:
 
 
 def _row(row: tuple[object, ...]) -> OutboxRow:
-    task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks = row
+    task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks, *rest = row
+    measurement, time, tried, remade = rest
     return OutboxRow(
         task=str(task),
         epoch_start=as_int(epoch_start),
@@ -341,4 +405,8 @@ def _row(row: tuple[object, ...]) -> OutboxRow:
         mechanism=str(mechanism),
         report_id=as_bytes(report_id),
         asks=as_bytes(asks),
+        measurement=as_bytes(measurement),
+        time=as_int(time),
+        tried=bool(tried),
+        remade=as_int(remade),
     )
