@@ -17,6 +17,7 @@ __all__ = [
     "EXIT_OK",
     "EXIT_REFUSED",
     "EXIT_USAGE",
+    "MESSAGE_LIMIT",
     "BadInput",
     "InterlockError",
     "fault_line",
@@ -78,7 +79,10 @@ CODES: Final[dict[str, int]] = {
 }
 
 
-def one_line(text: str, limit: int = 500) -> str:
+MESSAGE_LIMIT: Final = 500  # characters of each part of an error, and of any one line
+
+
+def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Make any text safe to show as one line: no control characters, bounded length."""
     if text.isprintable() and len(text) <= limit and text == " ".join(text.split()):
         return text

@@ -2,8 +2,8 @@
 
 A text has views: itself, and what it is once URL escapes, JSON and HTML escapes, hexadecimal digits (in either case,
 with or without separators) and base64 (standard and URL-safe, beginning anywhere) are undone, three layers deep. Each
-view has a normal form: NFKC, case folded, without white space, quotes, backslashes, characters that nobody sees and
-the scheme of a URL. The fragments of a text are
+view has a normal form: that of string tests in policies (NFKC, without characters that nobody sees; policy.normalise),
+case folded, without white space, quotes, backslashes and the scheme of a URL. The fragments of a text are
 - every STRIDE-th run of GRAM characters of a normal form, so that any WHOLE characters that go over are seen;
 - every field (a line, a value after a colon, a word, a number in groups) of FIELD to WHOLE - 1 characters, whole.
 What is common is no fragment: dates, times, decimal numbers, runs of few different characters, letters alone where
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import binascii
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Final
 from urllib.parse import unquote
+
+from interlock.engine.policy import normalise
 
 __all__ = ["FIELD", "GRAM", "LETTERS", "STRIDE", "WHOLE", "fragments", "normal", "views"]
 
@@ -31,9 +32,7 @@ LAYERS: Final = 3  # encodings inside encodings
 VIEWED: Final = 16  # characters of views for each character of a text; an honest text needs less than 4
 _DISTINCT: Final = 5
 
-_DROPPED: Final = re.compile(
-    r"""(?:[\s"'`\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]|\\+[bfnrtv]?|https?:[\\/]+(?:www\.)?)+"""
-)
+_DROPPED: Final = re.compile(r"""(?:[\s"'`]|\\+[bfnrtv]?|https?:[\\/]+(?:www\.)?)+""")
 _LINE_ENDS: Final = re.compile(r"\\+[bfnrtv]?")
 _SQUEEZED: Final = str.maketrans("", "", " \t\n\r\x0b\x0c\"'`\0\xa0")
 _FIELDS: Final = re.compile(r"""[\r\n\t]+|[:=,;|]\s+|["<>()\[\]{}`]+|\s{2,}|\\[bfnrtv]""")
@@ -62,13 +61,14 @@ _TEXT: Final = re.compile(  # bytes that are UTF-8 without control characters
 
 def normal(text: str) -> str:
     """The form in which texts are compared."""
-    return _DROPPED.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return _DROPPED.sub("", normalise.normal(text).casefold())
 
 
 def views(text: str) -> tuple[list[str], bool]:
     """A text and everything that it decodes to; and whether that is all of it (false where it is cut at VIEWED)."""
-    found, seen = [text], {text}
     budget = VIEWED * (len(text) + 100)
+    text = normalise.normal(text)  # what nobody sees, or another form of a letter, hides no encoding
+    found, seen = [text], {text}
     layer = [text]
     for _ in range(LAYERS):
         inner: list[str] = []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from interlock.base.errors import InterlockError
+from interlock.base.errors import MESSAGE_LIMIT, InterlockError, one_line
 from interlock.engine.approvals import Approval
 from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome
@@ -26,6 +26,7 @@ __all__ = ["Blocked", "Ending", "Enforcement", "NotApproved", "Settled", "check_
 Enforcement = Literal["blocking", "monitor"]
 # How one decision ended, as receipts tell it; "asked" is an escalation that a host (a coding agent) puts to its user.
 Ending = Literal["proceeded", "rewritten", "approved", "asked", "blocked", "not-approved", "observed"]
+_ANSWER_LIMIT: Final = 300  # characters of an approver's answer in what the agent is told
 _ENFORCEMENTS: Final = get_args(Enforcement)
 
 
@@ -71,8 +72,10 @@ class NotApproved(Blocked):
         super().__init__(decision, event_action)
 
     def _message(self) -> str:
+        """A long reason is cut short, and not the answer, which names the request that a person has to approve."""
         head = self.decision.reason or f"{self.event_action or 'the action'} needs approval"
-        return f"{head} (not approved: {self.why})"
+        answer = f" (not approved: {one_line(self.why, _ANSWER_LIMIT)})"
+        return one_line(head, MESSAGE_LIMIT - len(answer)) + answer
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.decision, self.event_action, self.why)

@@ -15,6 +15,7 @@ import pytest
 import interlock
 from interlock import Decision, NotApproved, SensorEvent, enforce_tool_call, enforce_tool_result, guard, install
 from interlock.base.clock import MICROSECONDS
+from interlock.base.errors import MESSAGE_LIMIT
 from interlock.base.settings import BadConfig, Settings, read_settings
 from interlock.engine import ambient
 from interlock.engine.approvals import ApprovalRequest
@@ -71,6 +72,19 @@ def test_a_guarded_function_runs_once_somebody_approved_the_identical_call(tmp_p
         ("approved", "mia"),
         ("not-approved", None),
     ]
+
+
+@pytest.mark.parametrize("reason", ["many words " * 45, "one-word" * 60, "words " * 400])
+def test_a_long_reason_leaves_room_for_the_request_that_a_person_has_to_approve(tmp_path: Path, reason: str) -> None:
+    install(
+        rules=[Rule("ask.first", lambda event: Decision.escalate(reason))], approver=queue(tmp_path, four_eyes=True)
+    )
+    with pytest.raises(NotApproved) as caught:
+        enforce_tool_call("push", {})
+    assert reason[:60].strip() in str(caught.value)
+    assert f"approve request {waiting(tmp_path)} until 20" in str(caught.value)
+    assert str(caught.value).endswith("Z)")
+    assert len(str(caught.value)) <= MESSAGE_LIMIT
 
 
 def test_a_block_is_never_released_and_asks_nobody(tmp_path: Path) -> None:

@@ -119,6 +119,22 @@ def test_white_space_inside_an_encoding_hides_nothing(name: str, text: str) -> N
     assert _found(_recorded(text), _spread(ENCODINGS[name](text)))
 
 
+@pytest.mark.parametrize("unseen", ["\u200b", "\u00ad", "\u034f", "\u202e", "\u3164", "\ufe0f", "\U000e0041"])
+@pytest.mark.parametrize("name", ["as it was", "URL", "HTML", "hex", "base64"])
+@settings(max_examples=4, derandomize=True, deadline=None)
+@given(text=st.one_of(PLAIN, WORLD))
+def test_characters_that_nobody_sees_hide_nothing(name: str, unseen: str, text: str) -> None:
+    assert _found(_recorded(text), unseen.join(ENCODINGS[name](text)))
+
+
+@pytest.mark.parametrize("name", ["hex", "base64", "URL, every byte"])
+@settings(max_examples=4, derandomize=True, deadline=None)
+@given(text=PLAIN)
+def test_an_encoding_in_wide_letters_is_read(name: str, text: str) -> None:
+    wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in ENCODINGS[name](text))
+    assert _found(_recorded(text), wide)
+
+
 @settings(max_examples=25, derandomize=True, deadline=None)
 @given(text=PLAIN)
 def test_base64_of_utf_16_is_read_where_the_letters_are_plain(text: str) -> None:
