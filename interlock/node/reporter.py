@@ -26,11 +26,12 @@ from interlock.commons.turns import mirrors_of
 from interlock.dap.membership import ReportProof
 from interlock.dap.task import Task
 from interlock.dap.taskfile import dump_client_task, load_client_task
+from interlock.dap.transport import Exchange
 from interlock.native.blind_rsa import chosen_blind_rsa
 from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import report, rollup
-from interlock.node.roles.member import Credentials, read_joined
+from interlock.node.roles.member import ClockAhead, Credentials, read_joined
 from interlock.node.roles.sealing import Sealer
 from interlock.node.storage.node import NodeStore, open_store
 from interlock.node.tokens import secret_in
@@ -55,8 +56,8 @@ class Reporter:
     home: Path
     store: NodeStore
     task: Task
-    keys: HttpExchange
-    leader: HttpExchange
+    keys: Exchange
+    leader: Exchange
     clock: Clock
     credentials: Credentials | None = None
     nodes: tuple[Path, ...] = ()
@@ -92,6 +93,9 @@ class Reporter:
             try:
                 self.credentials.proof(self.task, epoch)
                 held.append(epoch)
+            except ClockAhead as e:  # said once, and not of each epoch that has not begun
+                missing[epoch] = e
+                break
             except InterlockError as e:
                 missing[epoch] = e
         return held, missing

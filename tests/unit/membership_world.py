@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from interlock.commons.membership import (
 )
 from interlock.dap.task import Task
 from interlock.dap.transport import Reply
-from interlock.node.roles.issuer import Issuer, invite_hash
+from interlock.node.roles.issuer import Issuer, NotBegun, invite_hash
 from interlock.node.roles.member import Credentials, Joined, join
 from interlock.node.storage.issuer import Epoch, IssuerStore, Refused
 from interlock.node.storage.node import NodeStore, open_store
@@ -61,7 +62,14 @@ class IssuerWorld:
         self.published = True
 
     def open_epoch(
-        self, epoch: int, *, backend: str = BLIND, key: int = 0, lasts_us: int = DAY_US, least_age: int = 0
+        self,
+        epoch: int,
+        *,
+        backend: str = BLIND,
+        key: int = 0,
+        lasts_us: int = DAY_US,
+        least_age: int = 0,
+        opens_at: int = 0,
     ) -> MemberKeys:
         """An epoch with a key that other tests have too, which saves the time to make one."""
         private = token_key(key) if backend == BLIND else b""
@@ -75,7 +83,7 @@ class IssuerWorld:
             token_key=blind_rsa.public_of(private) if private else b"",
             least_age=least_age,
         )
-        self.store.add_epoch(NAME, epoch, Epoch(made.data, made.closes_at, private))
+        self.store.add_epoch(NAME, epoch, Epoch(made.data, made.closes_at, private, opens_at))
         return made
 
     def keys_of(self, task: str, epoch: int) -> MemberKeys:
@@ -99,7 +107,8 @@ class IssuerWorld:
         try:
             found = work[url.split("/")[3]](body)
         except (Refused, BadSignature) as e:
-            return Reply(403, body=b'{"error": "%s"}' % str(e).encode())
+            clock = {"now_us": e.now_us} if isinstance(e, NotBegun) else {}
+            return Reply(403, body=json.dumps({"error": str(e), **clock}).encode())
         except Malformed:
             return Reply(400)
         except NotFound:

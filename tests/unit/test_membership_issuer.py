@@ -14,7 +14,7 @@ import pytest
 
 from interlock.base import blind_rsa
 from interlock.base.blind_rsa import PythonBlindRsa
-from interlock.base.clock import ManualClock
+from interlock.base.clock import MICROSECONDS, ManualClock, rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
@@ -24,15 +24,19 @@ from interlock.commons.enrolment import dump_enrolment, dump_token_request, pars
 from interlock.commons.membership import BLIND, CERTIFICATE, parse_member_keys
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
-from interlock.node.roles.issuer import app
-from interlock.node.roles.member import Credentials, IssuerRefused, read_joined
+from interlock.node.parties import HttpExchange
+from interlock.node.reporter import Reporter
+from interlock.node.roles.issuer import SKEW_US, app
+from interlock.node.roles.member import ClockAhead, Credentials, IssuerRefused, read_joined
+from interlock.node.roles.report import agree
 from interlock.node.storage import issuer as issuer_store
 from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
 from interlock.node.storage.node import open_store
 from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
-from tests.unit.dap_world import task
+from tests.unit.dap_world import PRECISION, task
 from tests.unit.membership_world import DAY_US, NAME, IssuerWorld, Organisation, lost, membership, token_key
+from tests.unit.report_world import CountedWorld, Line, catalog
 
 EPOCH = 500_000
 
@@ -303,8 +307,71 @@ def test_an_epoch_without_keys_gives_none(acme: Organisation) -> None:
         acme.proof(counted(), EPOCH)
 
 
+# epochs that have not begun
+
+
+@pytest.mark.parametrize("backend", [BLIND, CERTIFICATE])
+def test_an_epoch_that_has_not_begun_gives_nothing_and_is_not_used_up(
+    world: IssuerWorld, acme: Organisation, backend: str
+) -> None:
+    begins = world.clock.now_us() + DAY_US
+    world.open_epoch(EPOCH, backend=backend, opens_at=begins, lasts_us=3 * DAY_US)
+    with pytest.raises(ClockAhead, match=f"ahead of the issuer's, where it is {rfc3339(world.clock.now_us())}"):
+        acme.proof(counted(backend), EPOCH)
+    assert world.store.counts(NAME, EPOCH) == (0, 1)
+    world.clock.advance(86_400)
+    proof = acme.proof(counted(backend), EPOCH)
+    assert world.asked[-1] == world.asked[-2], "the same request, which nobody had used up"
+    assert proof.epoch == EPOCH
+
+
+def test_a_clock_that_is_a_little_ahead_is_no_matter(world: IssuerWorld, acme: Organisation) -> None:
+    begins = world.clock.now_us() + SKEW_US + 1_000_000
+    world.open_epoch(EPOCH, opens_at=begins)
+    with pytest.raises(ClockAhead):
+        acme.proof(counted(), EPOCH)
+    world.clock.advance(1)
+    assert acme.proof(counted(), EPOCH).epoch == EPOCH
+
+
+def test_an_issuer_tells_over_http_that_an_epoch_has_not_begun(world: IssuerWorld, acme: Organisation) -> None:
+    world.open_epoch(EPOCH, opens_at=world.clock.now_us() + DAY_US)
+    with free_socket() as sock, serving(app(world.issuer), sock), contextlib.closing(HttpExchange()) as exchange:
+        joined = dataclasses.replace(acme.joined, url=f"http://127.0.0.1:{sock.getsockname()[1]}")
+        asking = Credentials(joined, acme.store, world.keys_of, exchange, PythonBlindRsa(), secrets.token_bytes)
+        with pytest.raises(ClockAhead, match="set the clock that is wrong") as caught:
+            asking.proof(counted(), EPOCH)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_member_whose_clock_is_far_ahead_asks_once_and_says_so_in_one_line(
+    tmp_path: Path, world: IssuerWorld, acme: Organisation, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = catalog(task=NAME)
+    counts = CountedWorld(tmp_path, told, membership=membership())
+    first = counts.task.time_of(world.clock.now_us())
+    for epoch in range(first, first + 8):
+        world.open_epoch(epoch, opens_at=counts.task.start_us(epoch), lasts_us=9 * DAY_US)
+    agree(acme.home, acme.store, counts.task, told, world.clock.now_us())
+    ahead = ManualClock(world.clock.now_us() + 6 * PRECISION * MICROSECONDS)
+    keys = Line(counts)
+    reporter = Reporter(acme.home, acme.store, counts.task, keys, keys, ahead, acme.credentials)
+    world.asked.clear()
+    assert reporter.build() == 1, "of the epoch that runs, whose right it may have"
+    (line,) = [record.getMessage() for record in caplog.records if "ahead" in record.getMessage()]
+    assert f"epoch {first + 1}: no right to report yet" in line
+    assert len(world.asked) == 2, "for the epoch that runs, and for the next"
+    reporter = dataclasses.replace(reporter, clock=world.clock)
+    caplog.clear()
+    assert (reporter.build(), caplog.text.count("was set back; 1 reports")) == (0, 1)
+    for _ in range(3):
+        world.clock.advance(PRECISION)
+        assert reporter.build() == 1, "each epoch has its report once it is over"
+    counts.close()
+
+
 def test_an_epochs_key_is_made_once(world: IssuerWorld) -> None:
-    made = [world.issuer.open_epoch(NAME, EPOCH, BLIND, closes, bits=2048) for closes in (10, 20)]
+    made = [world.issuer.open_epoch(NAME, EPOCH, BLIND, 0, closes, bits=2048) for closes in (10, 20)]
     assert made[0] == made[1]
     assert parse_member_keys(made[0], where="x").closes_at == 10
 
@@ -395,4 +462,4 @@ def test_keys_for_older_members_sign_for_no_younger_one(world: IssuerWorld, acme
 
 def test_an_age_that_is_no_step_is_refused(world: IssuerWorld) -> None:
     with pytest.raises(Malformed, match="least_age is not one of 0, 30, 180 days"):
-        world.issuer.open_epoch(NAME, EPOCH, CERTIFICATE, 10, least_age=31)
+        world.issuer.open_epoch(NAME, EPOCH, CERTIFICATE, 0, 10, least_age=31)

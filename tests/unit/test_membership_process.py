@@ -58,7 +58,7 @@ def test_an_issuer_that_is_killed_gives_the_same_answer_again(tmp_path: Path) ->
     config = serve_config(settings_of(str(folder / "interlock.toml")))
     with issuer_of(config, SystemClock()) as issuer:
         closes = SystemClock().now_us() + 3_600_000_000
-        keys = parse_member_keys(issuer.open_epoch(NAME, EPOCH, BLIND, closes, bits=2048), where="x")
+        keys = parse_member_keys(issuer.open_epoch(NAME, EPOCH, BLIND, 0, closes, bits=2048), where="x")
     with contextlib.closing(IssuerStore(folder / ISSUER_STORE)) as store:
         store.add_invite(invite_hash("code"), "acme", closes)
     home = tmp_path / "acme"

@@ -96,8 +96,8 @@ def keys(args: argparse.Namespace) -> int:
         private_dir(out)
         for epoch in range(first, first + args.epochs):
             # One epoch more, so that a report that is made when its epoch has ended still finds its token.
-            closes_at = task.start_us(epoch + 2)
-            data = issuer.open_epoch(wanted.task, epoch, wanted.backend, closes_at, least_age=args.least_age)
+            between = task.start_us(epoch), task.start_us(epoch + 2)
+            data = issuer.open_epoch(wanted.task, epoch, wanted.backend, *between, least_age=args.least_age)
             replace(out / f"{wanted.task}.{epoch}.json", data)
     last = first + args.epochs - 1
     print(f"{wanted.task}: keys of the epochs {first} to {last} are in {out}; have the commons publish them")

@@ -163,7 +163,7 @@ class Stage:
     def publish_member_keys(self, task: Task, epoch: int) -> None:
         """The key of one epoch's tokens, made by the issuer, published and logged by the commons."""
         with issuer_of(ServeConfig(self.dir("issuer"), operator=ISSUER), self.clock) as issuer:
-            keys = issuer.open_epoch(TASK, epoch, BLIND, task.start_us(epoch + 2))
+            keys = issuer.open_epoch(TASK, epoch, BLIND, task.start_us(epoch), task.start_us(epoch + 2))
         self.publisher().publish_members([member_file(keys, where="issuer")])
 
     def count(self, epoch: int) -> IssuedCount:

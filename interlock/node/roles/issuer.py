@@ -4,7 +4,8 @@ It knows who is a member and never sees a report; an aggregator sees reports and
 they are. That holds only while no operator is both, so an issuer is neither an aggregator nor a collector.
 
     POST enrol              an enrolment    -> 200 a certificate; 202 where a person is to decide
-    POST credentials        a token request -> the issuer's signature: blind, over what it cannot see, or plain
+    POST credentials        a token request -> the issuer's signature: blind, over what it cannot see, or plain;
+                            403 where its epoch has not begun, with the time that it is here
     GET  members/TASK/EPOCH                 -> the member keys, as they are to be published
     GET  counts/TASK/EPOCH                  -> the signed count
     GET  successors/KEY                     -> the keys that followed this one (in hex), each in the word of the last
@@ -27,7 +28,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.base.blind_rsa import BlindRsa, new_private_key, public_of
-from interlock.base.clock import DAY_US, Clock
+from interlock.base.clock import DAY_US, MICROSECONDS, Clock, rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound
@@ -53,12 +54,22 @@ from interlock.commons.succession import chain_from
 from interlock.node.http import BadBody, body_of
 from interlock.node.storage.issuer import Epoch, IssuerStore, MemberState, Refused
 
-__all__ = ["TOKEN_KEY_BITS", "Issuer", "app", "invite_hash"]
+__all__ = ["SKEW_US", "TOKEN_KEY_BITS", "Issuer", "NotBegun", "app", "invite_hash"]
 
 TOKEN_KEY_BITS: Final = 3072
+SKEW_US: Final = 300 * MICROSECONDS  # by how much the clock of whoever asks may be ahead
 _JSON: Final = "application/json"
 _DIGITS: Final = 16  # of an epoch in a URL; Python refuses to read numbers of many thousand
 _log = logging.getLogger(__name__)
+
+
+class NotBegun(Refused):
+    """A credential of an epoch that has not begun: whoever asks has a clock that is ahead of this one, `now_us`."""
+
+    def __init__(self, where: str, opens_at: int, now_us: int) -> None:
+        told = f"begins at {rfc3339(opens_at)}, and it is {rfc3339(now_us)}: there is no credential of it yet"
+        super().__init__(told, where=where, fix="set the clock that is wrong")
+        self.now_us = now_us
 
 
 class Issuer:
@@ -86,10 +97,19 @@ class Issuer:
         return self._signer.verifier
 
     def open_epoch(
-        self, task: str, epoch: int, backend: str, closes_at: int, *, bits: int = TOKEN_KEY_BITS, least_age: int = 0
+        self,
+        task: str,
+        epoch: int,
+        backend: str,
+        opens_at: int,
+        closes_at: int,
+        *,
+        bits: int = TOKEN_KEY_BITS,
+        least_age: int = 0,
     ) -> bytes:
         """The member keys of an epoch, made if it has none; an epoch's key never changes. Raises: BadKey, Malformed.
 
+        Credentials are given out from `opens_at`, when the epoch begins (SKEW_US is allowed), until `closes_at`.
         `least_age` is for how many days an organisation has to be enrolled to get a credential.
         """
         found = self._store.epoch(task, epoch)
@@ -107,7 +127,7 @@ class Issuer:
             token_key=token_key,
             least_age=least_age,
         )
-        return self._store.add_epoch(task, epoch, Epoch(keys.data, closes_at, private)).keys
+        return self._store.add_epoch(task, epoch, Epoch(keys.data, closes_at, private, opens_at)).keys
 
     def process_enrolment(self, body: bytes) -> bytes:
         """Enrolment -> certificate, or nothing while it waits for a person."""
@@ -127,6 +147,8 @@ class Issuer:
         epoch = self._store.epoch(asked.task, asked.epoch)
         if epoch is None:
             raise NotFound("has no member keys here", where=f"task {asked.task}, epoch {asked.epoch}")
+        if now_us < epoch.opens_at - SKEW_US:  # a clock that is ahead would use up epochs to come
+            raise NotBegun(f"task {asked.task}, epoch {asked.epoch}", epoch.opens_at, now_us)
         keys = parse_member_keys(epoch.keys, where="member keys")
         if asked.issuer != keys.issuer:
             raise Refused(
@@ -257,4 +279,5 @@ def _route(path: str, handler: Callable[[Request], Awaitable[Response]], method:
 
 
 def _told(e: InterlockError, status: int) -> Response:
-    return JSONResponse({"error": str(e)}, status)
+    clock = {"now_us": e.now_us} if isinstance(e, NotBegun) else {}
+    return JSONResponse({"error": str(e), **clock}, status)

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 
 from interlock.base.blind_rsa import PREFIX_SIZE, BlindRsa, blinding, modulus_size, prepare
 from interlock.base.canonical import NotCanonical, json_object
+from interlock.base.clock import rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import NotFound, Unreachable
@@ -51,7 +52,7 @@ from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Exchange, Reply
 from interlock.node.storage.node import Credential, NodeStore
 
-__all__ = ["Credentials", "IssuerRefused", "Joined", "count_of", "join", "read_joined", "successors_of"]
+__all__ = ["ClockAhead", "Credentials", "IssuerRefused", "Joined", "count_of", "join", "read_joined", "successors_of"]
 
 _FILE: Final = "member.json"
 _KEY: Final = "member.key"
@@ -65,6 +66,10 @@ class IssuerRefused(InterlockError):
     """The issuer said no."""
 
     code: ClassVar[str] = "not-allowed"
+
+
+class ClockAhead(IssuerRefused):
+    """The issuer's clock says that an epoch has not begun, which has by ours: it is no use to ask for later ones."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +154,8 @@ class Credentials:
     def proof(self, task: Task, epoch: int) -> MembershipProof:
         """The right to one report of a task and epoch, fetched if it is not here yet.
 
-        Raises: IssuerRefused, Unreachable; TaskRefused, for keys that are not those of this task's issuer; OneHand,
-        where the list of operators does not show that it is run apart; what `keys_of` raises.
+        Raises: IssuerRefused, ClockAhead, Unreachable; TaskRefused, for keys that are not those of this task's issuer;
+        OneHand, where the list of operators does not show that it is run apart; what `keys_of` raises.
         """
         held = self.held(task, epoch)
         if held is not None:
@@ -285,9 +290,13 @@ def _answered(reply: Reply, url: str) -> Reply:
         return reply
     if reply.status in (400, 403, 404):
         try:
-            said = str(json_object(reply.body, url).get("error", ""))
+            body = json_object(reply.body, url)
         except NotCanonical:
-            said = f"HTTP {reply.status}"
+            body = {"error": f"HTTP {reply.status}"}
+        said, theirs = str(body.get("error", "")), body.get("now_us")
+        if reply.status == 403 and type(theirs) is int and 0 <= theirs < 1 << 53:
+            told = f"this machine's clock is ahead of the issuer's, where it is {rfc3339(theirs)}"
+            raise ClockAhead(told, where=url, fix="set the clock that is wrong; nothing is lost by then")
         if reply.status == 404:
             raise NotFound(f"does not know it ({said})", where=url)
         raise IssuerRefused(f"refused: {said}", where=url)

@@ -54,11 +54,15 @@ class Member:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of a task: its public file, and the private token key while credentials are given out."""
+    """One epoch of a task: its public file, and the private token key while credentials are given out.
+
+    They are from `opens_at`, when the epoch begins, until `closes_at`.
+    """
 
     keys: bytes
     closes_at: int
     private: bytes = field(repr=False)
+    opens_at: int = 0
 
 
 class IssuerStore(Database):
@@ -76,6 +80,7 @@ CREATE TABLE epochs (task TEXT NOT NULL, epoch INTEGER NOT NULL, keys BLOB NOT N
 CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisation TEXT NOT NULL,
     asked BLOB NOT NULL, answer BLOB NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (task, epoch, organisation))
 """,
+        "ALTER TABLE epochs ADD COLUMN opens_at INTEGER NOT NULL DEFAULT 0",
     )
 
     def __init__(self, path: Path) -> None:
@@ -142,16 +147,17 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
     def add_epoch(self, task: str, epoch: int, made: Epoch) -> Epoch:
         """Keep an epoch's keys; where it has some, those are given back, so that an epoch has one key for ever."""
         with self._write() as db:
-            row = (task, epoch, made.keys, made.closes_at, made.private)
-            db.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?, ?)", row)
+            row = (task, epoch, made.keys, made.closes_at, made.private, made.opens_at)
+            db.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?, ?, ?)", row)
         found = self.epoch(task, epoch)
         assert found is not None, "it was stored just now"
         return found
 
     def epoch(self, task: str, epoch: int) -> Epoch | None:
-        sql = "SELECT keys, closes_at, private FROM epochs WHERE task = ? AND epoch = ?"
-        rows = self._read(sql, task, epoch)
-        return Epoch(as_bytes(rows[0][0]), as_int(rows[0][1]), as_bytes(rows[0][2])) if rows else None
+        sql = "SELECT keys, closes_at, private, opens_at FROM epochs WHERE task = ? AND epoch = ?"
+        for keys, closes_at, private, opens_at in self._read(sql, task, epoch):
+            return Epoch(as_bytes(keys), as_int(closes_at), as_bytes(private), as_int(opens_at))
+        return None
 
     def open_keys(self, now_us: int) -> list[bytes]:
         """The public files of the epochs that credentials are still given out for."""
