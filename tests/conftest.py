@@ -5,6 +5,9 @@ Set INTERLOCK_EXPLORE=1 to draw new examples: a run by hand that looks for what 
 What is kept safely is written through to the disk, thousands of times in a run, and a disk takes milliseconds for it.
 No test loses its power, so none needs the disk: a process that is killed leaves the same files in memory. So temporary
 files go to /dev/shm where it can hold them; a TMPDIR that is set stays.
+
+Several workers share the files of a run. Those with slow tests come first: one of them at the end would leave the other
+workers with nothing to do.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +40,19 @@ def _can_hold(folder: Path) -> bool:
 if "TMPDIR" not in os.environ and _can_hold(IN_MEMORY):
     os.environ["TMPDIR"] = str(IN_MEMORY)
     tempfile.tempdir = None  # where temporary files go is found out once, and perhaps has been
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep xdist, where it is there, from putting the files in the order of how many tests they hold."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, and of the others those with many tests; a file's own tests stay as they are."""
+    size = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("sweep")}
+    items.sort(key=lambda item: (item.path not in slow, -size[item.path], item.path))
 
 
 @pytest.fixture(autouse=True)

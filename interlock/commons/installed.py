@@ -9,6 +9,7 @@ in force without an update.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -128,8 +129,9 @@ def _stale(policy: Policy) -> Policy:
     return dataclasses.replace(policy, rules=tuple(map(told, policy.rules)))
 
 
+@functools.cache
 def base_rules() -> tuple[RuleDoc, ...]:
-    """The operator's own base: the rules that ship in the wheel."""
+    """The operator's own base: the rules that ship in the wheel, and so are the same for as long as a process runs."""
     return parse_document(builtin(BASE_NAME), where=f"builtin:{BASE_NAME}").rules
 
 
