@@ -5,6 +5,7 @@ Each step is a stored state and the move out of it, so that after kill -9 a driv
     reports wait          -> gather them into a job: a full one at once, fewer once one of them waits long enough
     a job is gathered     -> open and verify each share, store the exact request
     a job is begun        -> send those bytes; the helper answers the same to the same; commit, done
+                             what is too early for the helper goes on into a begun job, for a while (`early`)
     a collection pends    -> when no report of its interval waits or is taken: close it, store the share request;
                              in leader_selected, when a batch is full and verified: that one, the eldest first
     a collection is frozen-> send those bytes; seal the leader's own share; ready
@@ -43,6 +44,7 @@ from interlock.dap.batches import (
 )
 from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import Draft, ReportError, Role
+from interlock.dap.early import put_off
 from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
 from interlock.dap.jobs import (
     AggregateShare,
@@ -263,7 +265,8 @@ class Driver:
             self._storage.abandon_job(task.task_id, lease.token, ReportError.REPORT_DROPPED)
             self._helper.delete(found)  # 4.5.5
             return None
-        self._commit(task, job, lease, answer)
+        if self._commit(held, job, lease, answer):
+            self._helper.delete(found)  # the same bytes are sent again, and have to be judged anew
         return None
 
     def _read(self, job: LeasedJob, body: bytes, draft: Draft, url: str) -> AggregationJobResp:
@@ -287,7 +290,9 @@ class Driver:
             raise Malformed("the helper finished a report that it has not verified")
         return answer
 
-    def _commit(self, task: Task, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> None:
+    def _commit(self, held: AggregatorTask, job: LeasedJob, lease: Lease, answer: AggregationJobResp) -> bool:
+        """Commit what both verified; whether all of the job is too early for the helper, and goes on as it was."""
+        task = held.task
         outs: list[OutShare] = []
         rejected: dict[bytes, ReportError] = {}
         by_helper = {r.report_id: r.error for r in answer.responses if r.error is not None}
@@ -300,8 +305,11 @@ class Driver:
                 outs.append(OutShare(response.report_id, bucket, share, job.batch))
             except ReportRejected as e:
                 rejected[response.report_id] = e.error
+        later = put_off(held, job, by_helper, self._clock.now_us())
+        final = by_helper if later is None else {k: error for k, error in by_helper.items() if k not in later.states}
         fold = self._vdaf(task).aggregate
-        self._storage.finish_job(task.task_id, lease.token, outs, rejected, fold, by_helper=by_helper)
+        self._storage.finish_job(task.task_id, lease.token, outs, rejected, fold, by_helper=final, later=later)
+        return later is not None and later.job_id == job.job_id
 
     def _finished(self, task: Task, state: bytes, response: VerifyResp) -> bytes:
         """The leader's output share of a report. Raises: ReportRejected."""

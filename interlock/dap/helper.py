@@ -137,6 +137,17 @@ class Helper:
             raise DapProblem(ProblemType.STEP_MISMATCH, "Prio3 has no step but 0", task_id=task_id)
         return Resource(job_id, answer)
 
+    def delete_aggregation_job(self, task_id: bytes, job_id: bytes) -> None:
+        """Forget a job of which no report is in time yet, so that the same bytes are judged anew; any other stays.
+
+        What it stays for are replays and a leader that lost its answer (4.5.5: no information that those need may go).
+        """
+        draft = task_of_id(self._tasks, task_id).task.draft
+        answer = self.aggregation_job(task_id, job_id, "0").body
+        errors = {response.error for response in AggregationJobResp.decode(answer, draft).responses}
+        if errors == {ReportError.REPORT_TOO_EARLY}:
+            self._storage.forget_answer(task_id, AGGREGATION_JOB, job_id, answer)
+
     def process_aggregation_continue(self, task_id: bytes, job_id: bytes, body: bytes) -> Resource:
         """Prio3 is done after the first step, so a continuation that is well formed is one step too far (4.5.4.2)."""
         self.aggregation_job(task_id, job_id, "0")

@@ -5,6 +5,7 @@ write: two workers, or one and its ghost after a restart, never both make the sa
 
     a report       waiting -> taken -> aggregated | rejected        (abandoned jobs reject theirs)
     a job          gathered -> begun -> done | abandoned;  gathered -> abandoned, where no report of it is left
+                   reports that the helper found too early go on into a begun job of their own
     a collection   pending -> frozen -> ready | failed;  pending -> failed -> pending (a batch that was too small)
     a batch        open -> collected;  collected -> open only where the helper refused it
     a repair       none -> asked -> done, of a frozen collection, once a batch
@@ -49,6 +50,7 @@ __all__ = [
     "HelperStorage",
     "JobOrder",
     "KnownReport",
+    "LaterJob",
     "LeaderStorage",
     "Lease",
     "LeasedJob",
@@ -142,6 +144,16 @@ class LeasedJob:
 
 
 @dataclass(frozen=True)
+class LaterJob:
+    """A begun job that is made of reports of another one, which the helper found too early; not before `not_before`."""
+
+    job_id: bytes
+    request: bytes = field(repr=False)
+    states: Mapping[bytes, tuple[int, bytes]] = field(repr=False)
+    not_before: int  # microseconds
+
+
+@dataclass(frozen=True)
 class CollectionJob:
     """A collection job; `share_request` once frozen, `answer` once ready, `problem` and `detail` once failed.
 
@@ -195,6 +207,9 @@ class HelperStorage(SweptStorage, RepairedStorage, Protocol):
 
     def answer(self, task_id: bytes, kind: str, resource_id: bytes) -> bytes | None:
         """What was answered when the resource was made."""
+
+    def forget_answer(self, task_id: bytes, kind: str, resource_id: bytes, answer: bytes) -> None:
+        """Let the same request make a resource anew whose answer is this one, which committed nothing."""
 
     def commit_job(
         self,
@@ -289,8 +304,12 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
         fold: Fold,
         *,
         by_helper: Mapping[bytes, ReportError] = NOTHING,
+        later: LaterJob | None = None,
     ) -> bool:
-        """Commit a begun job's output shares, and turn reports down; False where the job is not ours any more."""
+        """Commit a begun job's output shares, and turn reports down; False where the job is not ours any more.
+
+        With `later`, its reports go on into that job, which is of the same batch.
+        """
 
     def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool: ...
 

@@ -97,6 +97,9 @@ class Post:
     def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
         if method == "DELETE":
             self.deleted.append(url)
+            if "/aggregation_jobs/" in url:
+                job_id = from_b64url(urlsplit(url).path.rsplit("/", 1)[1], 16)
+                self.helper.delete_aggregation_job(self.task_id, job_id or b"")
             return Reply(204)
         if method == "GET":
             self.looked.append(url)
@@ -160,6 +163,7 @@ class World:
         self.folder = folder
         self._stores = stores or SqliteStores(folder)
         self.clock = ManualClock()
+        self.helper_clock = self.clock  # another one, from the next start on, for a helper whose clock is off
         self.task = task(least, membership, draft, noise, interval, batch_mode)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
@@ -186,7 +190,7 @@ class World:
             KeyRing([self.helper_key]),
             self.helper_store,
             vdaf_of,
-            self.clock,
+            self.helper_clock,
             secrets.token_bytes,
             admit=self._admit,
             release=releases[-1] if releases else BARE,

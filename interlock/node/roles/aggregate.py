@@ -13,8 +13,8 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
             POST tasks/{task}/interlock/repairs; ours, not DAP's                  for leaders
 
 A token is good for the tasks that it was made for; DAP has no error type for others (3.6), and the answer is 403.
-A DELETE ends a collection job that still waits, and else deletes nothing: what is kept is what replays and second
-collections are refused by.
+A DELETE ends a collection job that still waits, lets an aggregation job go of which no report is in time yet, and else
+deletes nothing: what is kept is what replays and second collections are refused by.
 """
 
 from __future__ import annotations
@@ -142,7 +142,10 @@ def helper_app(
         if request.method == "POST":
             body = await _body(request, "aggregation-job-continue-req")
             await run_in_threadpool(helper.process_aggregation_continue, *ids, body)
-        step = "0" if request.method == "DELETE" else request.query_params.get("step")
+        if request.method == "DELETE":
+            await run_in_threadpool(helper.delete_aggregation_job, *ids)
+            return Response(status_code=204)
+        step = request.query_params.get("step")
         found = await run_in_threadpool(helper.aggregation_job, *ids, step)
         return _representation(request, found, "aggregation-job-resp")
 

@@ -220,6 +220,11 @@ class HelperTables(AggregatorTables):
         rows = self._read("SELECT body FROM answers WHERE task = ? AND kind = ? AND id = ?", task_id, kind, resource_id)
         return as_bytes(rows[0][0]) if rows else None
 
+    def forget_answer(self, task_id: bytes, kind: str, resource_id: bytes, answer: bytes) -> None:
+        sql = "DELETE FROM answers WHERE task = ? AND kind = ? AND id = ? AND body = ?"
+        with self._write() as tx:
+            tx.execute(sql, (task_id, kind, resource_id, answer))
+
     def commit_job(
         self,
         task_id: bytes,

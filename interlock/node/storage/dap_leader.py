@@ -26,6 +26,7 @@ from interlock.dap.storage import (
     CollectionState,
     Fold,
     JobOrder,
+    LaterJob,
     Lease,
     LeasedJob,
     NewReport,
@@ -33,6 +34,7 @@ from interlock.dap.storage import (
 )
 from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
 from interlock.node.storage.dap_fates import LEADER_FATES, LeaderFates, reject, reject_all
+from interlock.node.storage.dap_later import JOB_COLUMNS, put_off
 from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS
 from interlock.node.storage.dap_packed import packed, packed_states, unpacked, unpacked_states
 from interlock.node.storage.dap_selected import LEADER_BATCHES, claimable, enter, lacking, leave, reopen
@@ -66,7 +68,6 @@ CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pendin
     LEADER_REPAIRS,
     LEADER_FATES,
 )
-_JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 # Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
 _PAST: Final = "state IN ('aggregated', 'rejected')"
 _OPEN: Final = "state IN ('gathered', 'begun')"
@@ -132,7 +133,7 @@ class LeaderTables(LeaderFates):
                 return False
             of_values(tx, "UPDATE reports SET state = 'taken' WHERE seq IN ({})", seqs)
             row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, packed(seqs), b"", b"", batch)
-            of_rows(tx, f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES {{}}", [row])
+            of_rows(tx, f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES {{}}", [row])
             if batch:
                 enter(tx, task_id, batch, order.batch_size, len(rows))
             return True
@@ -201,6 +202,7 @@ class LeaderTables(LeaderFates):
         fold: Fold,
         *,
         by_helper: Mapping[bytes, ReportError] = NOTHING,
+        later: LaterJob | None = None,
     ) -> bool:
         done = "UPDATE reports SET state = 'aggregated', batch = ? WHERE state = 'taken' AND seq IN ({})"
         with self._write() as tx:
@@ -214,7 +216,8 @@ class LeaderTables(LeaderFates):
             turned_down = reject(tx, task_id, {**rejected, **late}, Role.LEADER, Step.FINISH)
             turned_down += reject(tx, task_id, by_helper, Role.HELPER, Step.INIT)
             self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
-            of_values(tx, done, job[1], [job[2]])
+            put = set() if later is None else put_off(tx, task_id, later, job[2])
+            of_values(tx, done, [seq for seq in job[1] if seq not in put], [job[2]])
             leave(tx, task_id, job[2], turned_down)
             return True
 

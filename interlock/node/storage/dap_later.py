@@ -1,0 +1,25 @@
+"""Reports of a leader's job that go on into a later one, as they were sent before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.base.database import as_int
+from interlock.dap.storage import LaterJob
+from interlock.node.storage.dap_packed import packed, packed_states
+from interlock.node.storage.sql import Tx, of_rows, of_values
+
+__all__ = ["JOB_COLUMNS", "put_off"]
+
+JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
+
+
+def put_off(tx: Tx, task_id: bytes, later: LaterJob, batch: bytes) -> set[int]:
+    """Make the later job, which is begun and free from its time on; the numbers of its reports, which stay taken."""
+    find = "SELECT seq FROM reports WHERE task = ? AND state = 'taken' AND id IN ({})"
+    seqs = sorted(as_int(row[0]) for row in of_values(tx, find, list(later.states), [task_id]))
+    buckets = [bucket for bucket, _ in later.states.values()]
+    about = (task_id, later.job_id, "begun", min(buckets), max(buckets), b"", "", later.not_before, 0)
+    row = (*about, packed(seqs), later.request, packed_states(later.states), batch)
+    of_rows(tx, f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES {{}}", [row])
+    return set(seqs)
