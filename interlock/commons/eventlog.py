@@ -29,7 +29,7 @@ from interlock.base.files import (
     file_lock,
     os_reason,
     private_dir,
-    read_bounded,
+    read_private,
     replace,
     stamped,
     unstamped,
@@ -156,7 +156,7 @@ class EventLog:
 
     def _read_key(self) -> tuple[bytes, int, bool]:
         path = self._folder / _KEY
-        body = unstamped(read_bounded(path, 4096), _KEY_FORMAT, 1, where=str(path))
+        body = unstamped(read_private(path, 4096), _KEY_FORMAT, 1, where=str(path))
         key, cap, on = body.get("key"), body.get("cap"), body.get("on")
         try:
             raw = bytes.fromhex(key) if isinstance(key, str) else b""

@@ -20,7 +20,7 @@ from typing import Final
 from interlock.base.canonical import NotCanonical, encode, json_object
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import InterlockError
-from interlock.base.files import BadState, NewerFormat, read_bounded, replace, stamped, unstamped
+from interlock.base.files import BadState, NewerFormat, read_bounded, read_private, replace, stamped, unstamped
 from interlock.commons.holders import Circle, read_root, targets_of
 from interlock.commons.live import STATUS
 from interlock.commons.updater import trusted_files
@@ -95,7 +95,7 @@ def _say(home: Path, body: dict[str, object]) -> None:
 
 def _seal(home: Path, body: dict[str, object]) -> str:
     path = home / _KEY
-    key = unstamped(read_bounded(path, 4096), _KEY_FORMAT, 1, where=str(path)).get("key")
+    key = unstamped(read_private(path, 4096), _KEY_FORMAT, 1, where=str(path)).get("key")
     if not isinstance(key, str):
         raise BadState("holds no key", where=str(path), fix="remove it, and run interlock mesh update")
     return hmac.new(key.encode("ascii", "replace"), encode(body), hashlib.sha256).hexdigest()

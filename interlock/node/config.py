@@ -33,6 +33,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from interlock.base.errors import one_line
+from interlock.base.files import demand_private
 from interlock.base.settings import BadConfig, Settings, config_file, read_settings, state_dir
 
 __all__ = [
@@ -228,4 +229,7 @@ def _store(settings: Settings, values: dict[str, object]) -> str:
     if url and not url.startswith(_DATABASES):
         fix = "write postgresql://HOST/DATABASE, or leave it out for one SQLite file"
         raise BadConfig("is no database that is spoken here", where=f"{settings.path}: [serve] store", fix=fix)
+    parts = urlsplit(url)
+    if settings.path is not None and (parts.password or "password=" in parts.query):
+        demand_private(settings.path)
     return url

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.files import BadState, read_bounded, replace
+from interlock.base.files import BadState, read_private, replace
 from interlock.base.primitives import Rng
 from interlock.dap.hpke import Kem
 from interlock.dap.shares import HpkeKey, rotated
@@ -29,7 +29,7 @@ class HpkeKeyFile:
     """The keys in a file; a call gives those of now, the one to seal to first."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: BadState, NewerFormat, for a file that is missing or damaged."""
+        """Raises: BadState, NewerFormat, for a file that is missing, damaged, or that others may read."""
         self._path = path
         self._seen = self._stamp()
         self._keys = self._load()
@@ -55,7 +55,7 @@ class HpkeKeyFile:
         return keys
 
     def _load(self) -> list[HpkeKey]:
-        return load_keys(read_bounded(self._path, _LIMIT), where=str(self._path))
+        return load_keys(read_private(self._path, _LIMIT), where=str(self._path))
 
     def _stamp(self) -> tuple[int, int, int]:
         try:

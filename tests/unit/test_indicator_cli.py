@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.base.files import replace
 from interlock.commons.consensus import parse_consensus
 from interlock.commons.enrolment import dump_count
 from interlock.commons.indicators import BadCatalog, build_proposal, parse_catalog, parse_proposal
@@ -151,7 +152,7 @@ class Folder:
         self.batch()
 
     def write(self, name: str, data: bytes) -> None:
-        (self.path / name).write_bytes(data)
+        replace(self.path / name, data)
 
     def count(self, issued: int) -> Path:
         """The issuer's signed count of the epoch, as a file."""

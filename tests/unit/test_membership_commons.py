@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock, SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound
-from interlock.base.files import BadState
+from interlock.base.files import BadState, replace
 from interlock.base.settings import BadConfig
 from interlock.commons.enrolment import dump_enrolment
 from interlock.commons.indicators import BadCatalog
@@ -212,13 +211,13 @@ def test_a_tally_file_brings_the_places_of_a_node_elsewhere(member: Member, tmp_
         places = store.places_by_epoch(kept.catalog.task, kept.catalog.digest)
     data = dump_tally(kept, places, member.world.clock.now_us())
     assert parse_tally(data, kept, where="x").epochs == places
-    (tmp_path / "second.tally").write_bytes(data)
+    replace(tmp_path / "second.tally", data)
     assert brought(member, tmp_path / "second.tally") == 2
 
 
 def test_a_tally_that_was_written_before_the_epoch_ended_holds_the_report_back(member: Member, tmp_path: Path) -> None:
     kept = kept_catalogs(member.home)[member.catalog.task]
-    (tmp_path / "early.tally").write_bytes(dump_tally(kept, {}, member.world.clock.now_us()))
+    replace(tmp_path / "early.tally", dump_tally(kept, {}, member.world.clock.now_us()))
     member.world.clock.advance(PRECISION)
     with pytest.raises(NotGathered, match="before the epoch ended"):
         brought(member, tmp_path / "early.tally")
@@ -259,7 +258,7 @@ def test_a_report_waits_for_its_proof_and_says_in_the_ledger_how_it_was_shown(tm
     counted = catalog()
     world = CountedWorld(tmp_path, counted, membership=membership())
     issuer = IssuerWorld(tmp_path, world.clock)
-    world._admit = Admission(issuer.keys_of, PythonBlindRsa(), "shares.example", world.clock)
+    world._admit = Admission(issuer.keys_of, "shares.example", world.clock)
     world.restart()
     node = Member(tmp_path / "acme", world, counted)
     node.agree()

@@ -14,7 +14,7 @@ from typing import Final
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.fetch import fetcher_of
-from interlock.base.files import BadState, NewerFormat, demand_new, read_bounded, replace
+from interlock.base.files import BadState, NewerFormat, demand_new, read_bounded, read_private, replace
 from interlock.commons.indicators import MAX_CATALOG, Catalog, parse_catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.statements import known_task
@@ -141,10 +141,9 @@ def key(args: argparse.Namespace) -> int:
 
 def read_any(path: Path) -> Task:
     """A task from a member's or an aggregator's file. Raises: BadState, NewerFormat, TaskRefused."""
-    data = read_bounded(path, _LIMIT)
     if path.name.endswith(_AGGREGATOR):
-        return load_task(data, where=str(path)).task
-    return load_client_task(data, where=str(path))
+        return load_task(read_private(path, _LIMIT), where=str(path)).task
+    return load_client_task(read_bounded(path, _LIMIT), where=str(path))
 
 
 def task_lines(task: Task) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.base.files import BadState, demand_new, read_bounded, replace, unstamped
+from interlock.base.files import BadState, demand_new, read_bounded, read_private, replace, unstamped
 from interlock.commons.consensus import MAX_CONSENSUS, Statement, needed, parse_consensus, standing
 from interlock.commons.enrolment import parse_count
 from interlock.commons.indicators import (
@@ -35,7 +35,7 @@ from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
 from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
 
-__all__ = ["catalog", "consensus", "pack", "propose"]
+__all__ = ["catalog", "consensus", "pack", "propose", "read_batch"]
 
 _T = TypeVar("_T")
 _RESULT_FORMAT: Final = "interlock-collected"
@@ -90,7 +90,7 @@ def consensus(args: argparse.Namespace) -> int:
     task = read_task(Path(args.task))
     if task.leader_selected:
         raise TaskRefused("counts reports, and does not say of how many organisations", where=args.task)
-    batch = _batch(Path(args.collected), task)
+    batch = read_batch(Path(args.collected), task)
     known = _catalog_of(args, task)
     keys = _member_keys(args, task, batch)
     count = parse_count(read_bounded(Path(args.count), MAX_STATEMENT), where=args.count) if args.count else None
@@ -133,10 +133,10 @@ def pack(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _batch(path: Path, task: Task) -> Batch:
+def read_batch(path: Path, task: Task) -> Batch:
     """A collected batch from its file. Raises: BadState."""
     where = str(path)
-    body = unstamped(read_bounded(path, _RESULT_MOST), _RESULT_FORMAT, 1, where=where)
+    body = unstamped(read_private(path, _RESULT_MOST), _RESULT_FORMAT, 1, where=where)
     named = {name: body.get(name) for name in ("report_count", "start", "end")}
     sums = body.get("sums")
     whole = all(type(value) is int for value in named.values())

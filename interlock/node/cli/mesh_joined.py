@@ -15,7 +15,7 @@ from typing import Final
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.base.files import BadState, read_bounded, replace
+from interlock.base.files import BadState, read_private, replace
 from interlock.commons.enrolment import demand_honest_count
 from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organisation
 from interlock.node.cli.mesh_count import reporting_of
@@ -39,7 +39,7 @@ def join(args: argparse.Namespace) -> int:
     if not named:
         raise BadInput("is needed", where="--organisation NAME", fix="or name it in the section [mesh]")
     name = known_organisation(named, where="--organisation")
-    code = read_bounded(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
+    code = read_private(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
     with contextlib.closing(HttpExchange()) as exchange:
         issuer = ed25519_key(args.issuer_key, where="--issuer-key")
         joined = members.join(config.home, name, args.issuer, issuer, code, exchange, os.urandom)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from interlock.base.clock import MICROSECONDS
-from interlock.base.files import read_bounded
+from interlock.base.files import read_private
 from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.commons.ceremony import assemble, request_of, sign_request
@@ -337,7 +337,7 @@ class Acts:
 
     def _hpke(self, folder: str) -> HpkeKey:
         path = self.stage.dir(folder) / "hpke.json"
-        return load_key(read_bounded(path, _LIMIT), where=str(path))
+        return load_key(read_private(path, _LIMIT), where=str(path))
 
     def _stored_reports(self) -> list[Report]:
         path = self.stage.dir("dap-leader") / "leader.sqlite"

@@ -3,7 +3,8 @@
 A node that reports names the others in `[report] nodes`: homes on this machine, or tally files that `interlock mesh
 tally` wrote on theirs and that were carried here. A place is seen where any node saw it (OR); how many did is not
 kept, and a place is brought in as often as one likes. What cannot be read, or was written before the epoch ended,
-holds the report back: it would say less than the organisation saw, and an epoch is reported once.
+holds the report back: it would say less than the organisation saw, and an epoch is reported once. A tally says what its
+node saw, and is private to its owner.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.files import BadState, read_bounded, stamped, unstamped
+from interlock.base.files import BadState, read_private, stamped, unstamped
 from interlock.node.roles.observe import KeptCatalog, kept_catalogs
 from interlock.node.storage.node import STORE_FILE, NodeStore, open_store
 
@@ -94,7 +95,7 @@ def _of_home(home: Path, kept: KeptCatalog, now_us: int) -> Gathered:
 def _read(path: Path) -> bytes:
     if not path.exists():
         raise NotGathered("is not there", where=str(path), fix="write it with interlock mesh tally")
-    return read_bounded(path, _LIMIT)
+    return read_private(path, _LIMIT)
 
 
 def _start(text: object, kept: KeptCatalog, where: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.base.files import BadState, private_dir, read_bounded, replace
+from interlock.base.files import BadState, private_dir, read_private, replace
 from interlock.base.primitives import Rng
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, TaskRefused
@@ -19,7 +19,7 @@ _LIMIT: Final = 1 << 20
 
 
 class TaskDirectory(Mapping[bytes, AggregatorTask]):
-    """Task id -> task, one private file each, named by the id in hex. A task never changes under its id.
+    """Task id -> task, one private file each, named by the id in hex: its verification key is secret. It never changes.
 
     A task with fewer organisations than a real one needs is refused unless `demo`.
     """
@@ -33,7 +33,7 @@ class TaskDirectory(Mapping[bytes, AggregatorTask]):
         """Raises: NotWritable; TaskRefused, where the task is held already and otherwise, in another draft say."""
         path = self._path(held.task.task_id)
         if path.exists():
-            held.demand_same(load_task(read_bounded(path, _LIMIT), where=str(path)))
+            held.demand_same(load_task(read_private(path, _LIMIT), where=str(path)))
         replace(path, dump_task(held))
 
     def __getitem__(self, task_id: bytes) -> AggregatorTask:
@@ -43,7 +43,7 @@ class TaskDirectory(Mapping[bytes, AggregatorTask]):
             self._read.pop(task_id, None)
             raise KeyError(task_id.hex())
         if task_id not in self._read:
-            held = load_task(read_bounded(path, _LIMIT), where=str(path))
+            held = load_task(read_private(path, _LIMIT), where=str(path))
             if held.task.task_id != task_id:
                 raise BadState("holds another task than its name says", where=str(path))
             if held.task.demo and not self._demo:
@@ -69,4 +69,4 @@ def hpke_key_in(path: Path, rng: Rng) -> HpkeKey:
     """The HPKE key in a file, made if it is not there. Raises: NotWritable, BadState."""
     if not path.exists():
         replace(path, dump_key(new_key(1, rng)))
-    return load_key(read_bounded(path, _LIMIT), where=str(path))
+    return load_key(read_private(path, _LIMIT), where=str(path))
