@@ -56,6 +56,19 @@ def test_the_example_of_a_command_is_one_that_it_takes(path: str) -> None:
         TREE.parse_args(words)
 
 
+@pytest.mark.parametrize("path", LEAVES)
+def test_the_tree_of_one_command_alone_takes_and_tells_the_same(path: str) -> None:
+    name = path.split()[0]
+    alone = _below(main._tree("mesh", name))["mesh"]
+    assert list(_below(alone)) == [name]
+    (shown,) = (leaf.format_help() for below, leaf in _leaves(alone, "") if below == path)
+    assert shown == LEAVES[path].format_help()
+
+
+def test_the_tree_of_a_name_that_is_no_command_has_all_of_them() -> None:
+    assert list(_below(_below(main._tree("mesh", "statsu"))["mesh"])) == list(_below(MESH))
+
+
 def test_no_example_is_of_a_command_that_has_gone_or_has_its_own() -> None:
     assert set(mesh_help.EXAMPLES) <= set(LEAVES)
     for path, example in mesh_help.EXAMPLES.items():

@@ -84,7 +84,7 @@ def _abandon(stream: TextIO) -> None:
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     with quickly():
-        tree = _tree(words[0] if words else None)
+        tree = _tree(*words[:2])
     args, left = tree.parse_known_args(words)
     if left:  # of the command that was named: argparse would send its user to the help of all of them
         args.parser.error(f"unrecognized arguments: {' '.join(left)}")
@@ -95,8 +95,8 @@ def _run(argv: Sequence[str] | None) -> int:
     return run(args)
 
 
-def _tree(named: str | None = None) -> argparse.ArgumentParser:
-    """The tree of the command that is named; of all of them, where that is no command's name but --version."""
+def _tree(named: str | None = None, below: str | None = None) -> argparse.ArgumentParser:
+    """The tree of the command that is named, and of the one `below` it; of all of them, where that is no command's."""
     parser = _Parser(
         prog="interlock",
         description="A guard for AI agents: it decides before an action takes effect, and before its result.",
@@ -111,6 +111,8 @@ def _tree(named: str | None = None) -> argparse.ArgumentParser:
         group = importlib.import_module(module)
         if module == _GROUPS["doctor"]:  # it also tells of this user's node
             group.register(commands, more=(importlib.import_module(_GROUPS["mesh"]).node,))
+        elif module == _GROUPS["mesh"]:
+            group.register(commands, below if named == "mesh" else None)
         else:
             group.register(commands)
     return parser

@@ -25,7 +25,7 @@ from interlock.node.cli import (
     mesh_publish_args,
     mesh_roles_args,
 )
-from interlock.node.cli.mesh_args import Commands, add
+from interlock.node.cli.mesh_args import Commands, Only, add
 from interlock.node.cli.rows import Row
 from interlock.node.config import mesh_config, settings_of
 
@@ -51,15 +51,18 @@ def node(config: str | None) -> Iterator[Row]:
         yield from rows
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `mesh` with its commands."""
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], named: str | None = None) -> None:
+    """Add `mesh` with its commands; with the one alone that is named, where it has that."""
     mesh = commands.add_parser(
         "mesh",
         help="signed policy shared, and counts that no one can read alone",
         description="Follow a commons as a member, or run one of its roles. `mesh demo` shows all of it.",
     )
     mesh.set_defaults(parser=mesh)
-    group = mesh.add_subparsers(title="commands", metavar="COMMAND")
+    group = mesh.add_subparsers(title="commands", metavar="COMMAND", action=Only)
+    assert isinstance(group, Only), "as argparse was told"
+    if any(named in names for names in mesh_help.GROUPS.values()):
+        group.named = named
     mesh_node_args.register(group)
     mesh_pins_args.register(group)
     mesh_count_args.register(group)

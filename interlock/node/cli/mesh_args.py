@@ -8,13 +8,35 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from interlock.base.errors import InterlockError
 
-__all__ = ["Commands", "UnsupportedPlatform", "add", "add_service", "quickly"]
+__all__ = ["Commands", "Only", "UnsupportedPlatform", "add", "add_service", "quickly"]
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # argparse has no public name for it
+
+
+class Only(argparse._SubParsersAction):  # type: ignore[type-arg]  # at run time it is not generic
+    """The commands of a group, of which one is named: the others' parsers are not made, where nobody asks for them.
+
+    A parser costs argparse as much as the import of a module, and `interlock mesh` has eighty.
+    """
+
+    named: str | None = None  # None: all of them
+
+    def add_parser(self, name: str, **kwargs: Any) -> argparse.ArgumentParser:
+        """As argparse's; of a command that is not named, what takes everything and keeps nothing."""
+        if self.named in (None, name):
+            return cast(argparse.ArgumentParser, super().add_parser(name, **kwargs))
+        return cast(argparse.ArgumentParser, _Unmade())
+
+
+class _Unmade:
+    """In the place of a parser and of all that is added to it."""
+
+    def __getattr__(self, name: str) -> Callable[..., _Unmade]:
+        return lambda *args, **kwargs: self
 
 
 class UnsupportedPlatform(InterlockError):
