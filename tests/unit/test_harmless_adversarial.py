@@ -177,6 +177,15 @@ CONNECTS = [
     "awk 'BEGIN { \"/inet/tcp/0/x/80\" |& getline }'",
 ]
 ELSEWHERE = [
+    "echo ../*",  # the shell reads the directory, whatever echo does
+    "echo /etc/*",
+    "echo ~/.ssh/*",
+    "echo {../*,x}",
+    "echo */../../*",
+    "echo $(printf %s ../?)",
+    "basename /home/[a-z]*",
+    "test -e ../*",
+    "true $HOME/*",
     "cat /etc/passwd",
     "cat ~/.ssh/id_rsa",
     "cat ../other/a",

@@ -242,6 +242,8 @@ class _Prover(Walk):
             raise _Objected("sets a variable that is more than one")
         if arg.glob and _may_rise(arg.text):
             raise _Objected("a glob that cannot be told")
+        if arg.glob:
+            self._searched(arg.text)
         if arg.glob and arg.text[:1] in "*?[":
             for cwd in self.cwds:
                 given = self.resolver.expand(join(cwd, arg.text))
@@ -249,6 +251,16 @@ class _Prover(Walk):
                     raise _Objected("a file whose name is an option")
         if not arg.known and arg.taint in _FOUND and not self.inner:
             self._plain_below(arg)
+
+    def _searched(self, glob: str) -> None:
+        """The shell reads each directory in which it looks for names, whatever the program makes of them."""
+        if "**" in glob or UNKNOWN in glob:
+            raise _Objected("a glob that cannot be told")
+        parts = glob.split("/")
+        starts = [at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)]
+        for at in starts:
+            above = "/".join(parts[:at]) or ("/" if at else ".")
+            self._inside(Arg(above, glob=at > starts[0]))
 
     def _items(self, level: Level, args: Sequence[Arg], stdin: Arg | None) -> None:
         """xargs splits what it reads at blanks and quotes, where it is not told otherwise."""
