@@ -10,11 +10,13 @@ batches, the next one is asked for, and is the same until it is taken:
     found = collector.ask_next()
     keep what it says for good, then collector.taken(found.place); the next question is about another batch
 
-Source: draft-ietf-ppm-dap-18, sections 4.6.1, 4.6.4 and 5.2.
+A question that cannot be answered, of a batch that never fills, is taken back with `give_up`.
+Source: draft-ietf-ppm-dap-18, sections 4.6.1, 4.6.3, 4.6.4 and 5.2.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,14 +29,16 @@ from interlock.dap.drafts import Role
 from interlock.dap.jobs import CollectionJobReq, CollectionJobResp
 from interlock.dap.messages import Interval, media_type
 from interlock.dap.noise import Noise, centred, reach
+from interlock.dap.problems import ProblemType, problem_type
 from interlock.dap.shares import HpkeKey, open_aggregate_share
 from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, Reply, checked, place_of
 
-__all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "Pending"]
+__all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "GivenUp", "Pending", "give_up"]
 
 _MARK: Final = 32  # digits
 _LATEST_US: Final = 253_402_300_800_000_000  # the year 10000, which no report is of
+_GONE: Final = (404, 410)
 
 
 class BatchTooSmall(InterlockError):
@@ -103,15 +107,13 @@ class Collector:
         May be said again. Raises: DapProblem, Unreachable, TooLarge; then the leader may have the result still.
         """
         reply = self._exchange("DELETE", place)
-        if reply.status not in (404, 410):  # it was told before, and that answer was lost
+        if reply.status not in _GONE:  # it was told before, and that answer was lost
             checked(reply, place)
 
     def _asked(self, interval: Interval | None) -> Collected | Pending:
         request = CollectionJobReq(query_for(interval)).encode()
-        url = self._task.leader_resource("collection_jobs")
-        reply = self._exchange("POST", url, media_type("collection-job-req"), request)
-        reply = checked(reply, url, media_type("collection-job-resp"))
-        return self._result(request, reply, place_of(url, reply.location))
+        reply, place = _made(self._exchange, self._task, request)
+        return self._result(request, reply, place)
 
     def poll(self, pending: Pending) -> Collected | Pending:
         """Look at a job again. Raises: as `ask`."""
@@ -159,3 +161,34 @@ class Collector:
         if reply.body:
             return replace(self.opened(request, reply.body), place=location)
         return Pending(request, location, reply.retry_after)
+
+
+class GivenUp(enum.Enum):
+    """What came of giving a question up."""
+
+    DONE = "given up"
+    READY = "ready"  # there is a result, which stays
+    CLOSED = "closed"  # the leader closed the batch, and waits for the helper
+
+
+def give_up(exchange: Exchange, task: Task, interval: Interval | None) -> GivenUp:
+    """Take the question about an interval back, or about the leader's next batch; `exchange` carries the token.
+
+    Its reports stay, for whichever batch is asked for then. It is found by asking once more, so that it need not be
+    known where it is. Raises: DapProblem, where the leader refuses the question itself; Unreachable, TooLarge.
+    """
+    reply, place = _made(exchange, task, CollectionJobReq(query_for(interval)).encode())
+    if reply.body:
+        return GivenUp.READY
+    checked(exchange("DELETE", place), place)
+    reply = exchange("GET", place)
+    if reply.status in _GONE or problem_type(reply.body) is ProblemType.INVALID_BATCH_SIZE:
+        return GivenUp.DONE
+    return GivenUp.READY if checked(reply, place).body else GivenUp.CLOSED
+
+
+def _made(exchange: Exchange, task: Task, request: bytes) -> tuple[Reply, str]:
+    """A collection job of these bytes, made or found, and where it is. Raises: DapProblem, Unreachable, TooLarge."""
+    url = task.leader_resource("collection_jobs")
+    reply = exchange("POST", url, media_type("collection-job-req"), request)
+    return checked(reply, url, media_type("collection-job-resp")), place_of(url, reply.location)

@@ -19,7 +19,7 @@ from interlock.base.fetch import Unreachable
 from interlock.base.files import demand_new, read_bounded, read_private, replace, stamped
 from interlock.commons.indicators import MAX_CATALOG, parse_catalog
 from interlock.dap.client import build_report, fetch_config, upload
-from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.collector import Collected, Collector, GivenUp, Pending, give_up
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import Interval
 from interlock.dap.problems import DapProblem, ProblemType
@@ -80,6 +80,10 @@ def collect(args: argparse.Namespace) -> int:
     """Ask for a batch, wait until leader and helper have it, open it; the leader's next is taken once it was told."""
     task = read_any(Path(args.task))
     interval = _asked(args, task)
+    if args.give_up:
+        return _given_up(args, task, interval)
+    if args.key is None:
+        raise BadInput("is needed to open the result", where="--key FILE")
     if args.out:
         demand_new(Path(args.out))
     names = _names(args, task)
@@ -92,6 +96,28 @@ def collect(args: argparse.Namespace) -> int:
         if interval is None:
             sys.stdout.flush()  # it was told, or kept, before the leader forgets it
             _take(collector, found)
+    return EXIT_OK
+
+
+def _given_up(args: argparse.Namespace, task: Task, interval: Interval | None) -> int:
+    """Take a question back; one that has its answer, or whose batch is closed, is not. Raises: as `collect`."""
+    if args.out or args.catalog:
+        raise BadInput("are for a result, and giving up has none", where="--out, --catalog")
+    where = _span(task, interval)
+    with contextlib.closing(HttpExchange(secret_in(Path(args.token)))) as exchange:
+        try:
+            found = give_up(exchange, task, interval)
+        except DapProblem as e:
+            raise _refused(e, task, interval) from None
+    if found is GivenUp.READY:
+        raise DapProblem(None, f"{where}: the result is there, and stays; collect it without --give-up")
+    if found is GivenUp.CLOSED:
+        told = "the leader has closed the batch and waits for the helper's share; ask again without --give-up"
+        raise DapProblem(None, f"{where}: {told}")
+    if args.json:
+        print(json.dumps({"format": "interlock-given-up", "v": 1, "task_id": task.task_id.hex()}))
+    else:
+        print(f"{where}: the question is given up; its reports stay, and the same question asks for them anew")
     return EXIT_OK
 
 
@@ -230,7 +256,7 @@ def _waited(collector: Collector, task: Task, interval: Interval | None, wait_s:
                     f"is not ready after {gone:.0f} s: it holds fewer than {task.config.min_batch_size} valid reports, "
                     "or some are still being verified",
                     where=_span(task, interval),
-                    fix="ask again; it is the same question",
+                    fix="ask again, it is the same question; or take it back with --give-up",
                 )
             said = said or gone > _SAY_AFTER_S
             if said:
@@ -255,7 +281,10 @@ def _refused(e: DapProblem, task: Task, interval: Interval | None) -> InterlockE
             fix="ask for more epochs at once",
         )
     if e.kind is ProblemType.BATCH_OVERLAP:
-        return DapProblem(e.kind, f"{where}: part of it was collected before, in another batch")
+        told = (
+            "part of it was collected before, in another batch, or is asked for in one that is open (--give-up ends it)"
+        )
+        return DapProblem(e.kind, f"{where}: {told}")
     if e.kind is ProblemType.BATCH_MISMATCH:
         told = f"{where}: leader and helper do not hold the same reports of it"
         return DapProblem(e.kind, told if interval is not None else f"{told}; ask again for another")

@@ -154,11 +154,13 @@ def _collect(commands: Commands) -> None:
     collect = add(commands, "collect", _DAP, "collect", "ask for what a batch comes to", home=False, config=False)
     collect.epilog = "example: interlock mesh dap collect --task task.json --key collector.json --token collector.token"
     collect.add_argument("--task", metavar="FILE", required=True, help="the task's file")
-    collect.add_argument("--key", metavar="FILE", required=True, help="the collector's private key")
+    collect.add_argument("--key", metavar="FILE", help="the collector's private key; giving up needs none")
     collect.add_argument("--token", metavar="FILE", required=True, help="the leader's bearer token for the collector")
     collect.add_argument("--first", type=int, metavar="EPOCH", help="its first epoch (default: the last complete one)")
     collect.add_argument("--epochs", type=int, metavar="N", default=1, help="how many (default: %(default)s)")
     collect.add_argument("--running", action="store_true", help="up to the epoch that is under way, and close it")
+    told = "take the question back, of a batch that never fills: its reports stay, and other epochs may be asked for"
+    collect.add_argument("--give-up", action="store_true", help=told)
     told = "the leader's next batch, in a task whose leader selects them; told once, or kept in --out"
     collect.add_argument("--next", action="store_true", help=told)
     collect.add_argument("--wait", type=float, metavar="S", default=60, help="seconds to wait (default: %(default)s)")
