@@ -15,8 +15,8 @@ Trust: `least_age` is how many days the youngest member of the batch was enrolle
 member keys of its epochs say so, and the issuer signs by that key for no one younger; who anybody is, nobody learns.
 The younger, the more organisations it takes (`needed`); reports that prove no membership bring nothing into force.
 
-A demotion takes as many organisations as it took to accept the place, by the same rule of trust; it puts the place in
-shadow, and asks a person.
+A place that as many called a false positive as it took to accept it, by the same rule of trust, is disputed. Its
+demotion is to be put in shadow, and a question to a person.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TooFew(InterlockError):
 
 @dataclass(frozen=True)
 class Statement:
-    """What a batch showed: each of `places` was seen, or called wrong, by at least so many organisations.
+    """What a batch showed: each of `places` was seen, or called a false positive, by at least so many organisations.
 
     `shown` is how its reports proved membership, `least_age` of how many days at least; [start, end) is the batch,
     `until` when what it says ends, in microseconds. `data` is its one spelling.
@@ -106,7 +106,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Standing:
-    """What follows from some statements: by place, what is in force, what was called wrong, what ended when."""
+    """What follows from some statements: by place, what is in force, what is disputed, what ended when."""
 
     accepted: Mapping[str, Accepted]
     disputed: Mapping[str, Accepted]
@@ -188,18 +188,18 @@ def standing(
     Raises: Malformed, for a statement of a catalog that is not among `catalogs`, or of a place that it does not have.
     """
     known = {catalog.digest: catalog for catalog in catalogs}
-    accepted, wrong, weak = dict[str, Accepted](), dict[str, Accepted](), list[str]()
+    accepted, called, weak = dict[str, Accepted](), dict[str, Accepted](), list[str]()
     for said in sorted(set(statements), key=lambda s: (s.end, s.digest)):
         _demand_known(said, known)
         if not said.shown or (said.demo and not demo) or said.at_least < needed(said.least_age, demo=said.demo):
             weak.append(said.digest)
             continue
         if said.counts == FALSE_POSITIVES and said.until <= now_us:
-            continue  # a word on what was wrong ends like any other
+            continue  # such a word ends like any other
         row = Accepted(said.at_least, said.until, said.digest)
-        rows, stronger = (accepted, _later) if said.counts == SIGHTINGS else (wrong, _more)
+        rows, stronger = (accepted, _later) if said.counts == SIGHTINGS else (called, _more)
         rows.update({p: stronger(rows[p], row) if p in rows else row for p in said.places})
-    disputed = {p: w for p, w in wrong.items() if p not in accepted or w.at_least >= accepted[p].at_least}
+    disputed = {p: w for p, w in called.items() if p not in accepted or w.at_least >= accepted[p].at_least}
     indicators = {p: a for p, a in accepted.items() if known_indicator(p)}
     ended = {p: a.until for p, a in indicators.items() if a.until <= now_us}
     return Standing(

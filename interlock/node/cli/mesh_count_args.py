@@ -12,7 +12,7 @@ __all__ = ["register"]
 _COUNT: Final = "interlock.node.cli.mesh_count"
 _REPORT: Final = "interlock.node.cli.mesh_report"
 _EXAMPLE: Final = """\
-an example; acme takes part in a task, and calls a block wrong:
+an example; acme takes part in a task, and calls a block a false positive:
   interlock mesh report init coding-agent          keeps the task here; nothing is counted yet
   interlock mesh consent show coding-agent         what a yes would be a yes to
   interlock mesh consent on coding-agent
@@ -39,7 +39,7 @@ def register(group: Commands) -> None:
 
 
 def _report_commands(group: Commands) -> None:
-    told = "report counts: join a task, make and send what is due, call a block wrong"
+    told = "report counts: join a task, make and send what is due, call a block a false positive"
     report = group.add_parser(
         "report",
         help=told,
@@ -62,7 +62,9 @@ def _report_commands(group: Commands) -> None:
     status = add(commands, "status", _REPORT, "status", told)
     status.add_argument("--last", metavar="N", type=int, default=20, help="of each task the last N reports (20)")
     status.add_argument("--json", action="store_true", help="one JSON object")
-    wrong = add(commands, "fp", _REPORT, "fp", "say that a block or a question of a community rule was wrong")
-    wrong.add_argument("id", metavar="RECEIPT", help="a call id (its first digits will do), or #N for the N-th receipt")
-    wrong.add_argument("--receipts", dest="file", metavar="FILE", help="the receipts (those of the configuration)")
-    wrong.add_argument("--key", metavar="FILE", help="the chain's key file (FILE.key)")
+    called = add(commands, "fp", _REPORT, "fp", "call a block or a question of a community rule a false positive")
+    called.add_argument(
+        "id", metavar="RECEIPT", help="a call id (its first digits will do), or #N for the N-th receipt"
+    )
+    called.add_argument("--receipts", dest="file", metavar="FILE", help="the receipts (those of the configuration)")
+    called.add_argument("--key", metavar="FILE", help="the chain's key file (FILE.key)")

@@ -122,9 +122,8 @@ def pack(args: argparse.Namespace) -> int:
     for digest in stands.weak:
         print(f"statement {digest[:16]} is too weak, and counts for nothing", file=sys.stderr)
     if stands.disputed:
-        print(
-            f"{len(stands.disputed)} places were called wrong by as many as it took; a person is to judge, till then:"
-        )
+        print(f"{len(stands.disputed)} places are disputed: as many called them false positives as had accepted them;")
+        print("a person is to judge, and till then:")
         for place in sorted(stands.disputed):
             print(f"  {place} in shadow")
         if args.proposal:

@@ -61,7 +61,9 @@ def _catalog(commands: Commands) -> None:
         "--opens-in", metavar="TIME", default="1d", help="when it opens, as 90m, 12h, 7d (%(default)s)"
     )
     catalog.add_argument(
-        "--false-positives", action="store_true", help="count what people call wrong, not what guards object to"
+        "--false-positives",
+        action="store_true",
+        help="count what people call false positives, not what guards object to",
     )
     catalog.add_argument("--out", metavar="FILE", required=True, help="the catalog's new file")
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.commons.consent import NoConsent
-from interlock.commons.indicators import FALSE_POSITIVES
 from interlock.commons.membership import TaskMembership
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
@@ -25,7 +24,7 @@ from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
 from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of, tasks_of
-from interlock.node.roles import fates, report, wrong
+from interlock.node.roles import false_positives, fates, report
 from interlock.node.roles.ledger import ledger as ledger_of
 from interlock.node.roles.ledger import spending
 from interlock.node.roles.taking import demand_published
@@ -102,15 +101,20 @@ def status(args: argparse.Namespace) -> int:
 
 
 def fp(args: argparse.Namespace) -> int:
-    """Say that one receipt's objection was wrong, once, in the running epoch."""
+    """Call one receipt's objection a false positive, once, in the running epoch."""
     config = config_of(args)
-    task = _fp_task(config, args)
+    tasks = tasks_of(config.home, report_config(settings_of(args.config)))
+    if not tasks:
+        raise BadInput("reports no false positives", where=str(config.home), fix=false_positives.JOIN)
     verify_file(receipts_file(args), args.key)
     receipt = _objection(args, config)
     with contextlib.closing(node_store(config)) as store:
-        said = wrong.say_wrong(config.home, store, task, receipt, SystemClock().now_us())
-    print(f"receipt {receipt.seq} ({rfc3339(receipt.ts_us)}) counts as a false positive of {', '.join(said.places)}")
-    print(f"reported to {said.task} with the epoch of {rfc3339(said.epoch)}: those places, and nothing of the call")
+        words = false_positives.say_false_positive(config.home, store, tasks, receipt, SystemClock().now_us())
+    for said in words:
+        print(
+            f"receipt {receipt.seq} ({rfc3339(receipt.ts_us)}) counts as a false positive of {', '.join(said.places)}"
+        )
+        print(f"reported to {said.task} with the epoch of {rfc3339(said.epoch)}: those places, and nothing of the call")
     return EXIT_OK
 
 
@@ -166,19 +170,6 @@ def _each(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[
     return done
 
 
-def _fp_task(config: MeshConfig, args: argparse.Namespace) -> Task:
-    """The task that counts false positives and was consented to. Raises: BadInput."""
-    for task in tasks_of(config.home, report_config(settings_of(args.config))):
-        kept = report.find_kept(config.home, task)
-        if kept is not None and kept.catalog.counts == FALSE_POSITIVES:
-            return task
-    raise BadInput(
-        "reports no false positives",
-        where=str(config.home),
-        fix="join such a task, and consent to it: mesh report init",
-    )
-
-
 def _objection(args: argparse.Namespace, config: MeshConfig) -> Receipt:
     """The receipt that an id names: of a call and its result the one that a community rule objected to."""
     found = [receipt for receipt, _ in found_receipts(args)]
@@ -188,7 +179,7 @@ def _objection(args: argparse.Namespace, config: MeshConfig) -> Receipt:
     first: BadInput | None = None
     for receipt in found:
         try:
-            wrong.demand_objection(receipt, config.home)
+            false_positives.demand_objection(receipt, config.home)
         except BadInput as e:
             first = first or e
         else:

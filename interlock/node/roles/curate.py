@@ -1,7 +1,7 @@
 """From what a collector has to what everybody may know: the statement of a batch, and the pack that follows from many.
 
 collected (sums) + task + catalog + member keys + the issuer's count -> Statement
-statements + their catalogs -> an indicator pack, and a proposal to look at what was called wrong
+statements + their catalogs -> an indicator pack, and a proposal to look at what is disputed
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def pack_of(
 
 
 def demotion(standing: Standing, pack: str) -> bytes:
-    """A proposal for a person: what so many called wrong, which is in shadow or should be."""
+    """A proposal for a person: what is disputed, which is in shadow or should be."""
     rows: list[Mapping[str, object]] = [
         {"place": place, "at_least": row.at_least, "statement": row.statement, "asks": "shadow"}
         for place, row in sorted(standing.disputed.items())

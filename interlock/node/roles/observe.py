@@ -4,7 +4,7 @@ It needs none of the mesh's packages, and opens the node's store only when there
 consent given it costs one look at a file's times. What it keeps of an event is a place's number; never the event.
 Where tasks share a place, what is seen of it feeds the one that was consented to first. For a catalog of false
 positives nothing is marked; which places a community rule's objection set is kept beside the call's id, so that a
-person can say afterwards that it was wrong (`interlock mesh report fp`).
+person can call it a false positive afterwards (`interlock mesh report fp`).
 
 HOME/consent.json         who agreed to what (commons.consent)
 HOME/catalogs/TASK.json   the catalog that was agreed to, and how long its epochs are; kept by `keep_catalog`
@@ -32,8 +32,9 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.node.storage.node import NodeStore, open_store
 
-__all__ = ["KeptCatalog", "TallyObserver", "community_rules", "keep_catalog", "kept_catalogs", "masking_rules"]
+__all__ = ["MARK", "KeptCatalog", "TallyObserver", "community_rules", "keep_catalog", "kept_catalogs", "masking_rules"]
 
+MARK: Final = "false-positive:"  # before the name of a place where it feeds a task that counts those
 _FORMAT: Final = "interlock-kept-catalog"
 _LIMIT: Final = 2 * MAX_CATALOG  # a catalog's quotes are escaped inside
 
@@ -55,7 +56,7 @@ class KeptCatalog:
 
     def named(self, places: Iterable[int]) -> dict[int, str]:
         """Places with their names, as they feed a task: a false positive is another bit than a sighting."""
-        prefix = "wrong:" if self.catalog.counts == FALSE_POSITIVES else ""
+        prefix = MARK if self.catalog.counts == FALSE_POSITIVES else ""
         return {place: prefix + self.catalog.places[place] for place in places}
 
     def epoch_of(self, us: int) -> int:

@@ -5,8 +5,8 @@ credentials that they are shown with.
     fed      (place by name, task) -> until when that task's last epoch goes which the place feeds
     outbox   (task, epoch) -> one report, for ever one: queued -> sent | refused | dropped;  dropped -> sent | refused
              where it was on its way as it was dropped
-    objections  (call, phase) -> the places that a community rule's objection set: what a person may call wrong later
-    told     (receipt) -> the place that a person called it wrong for; once
+    objections  (call, phase) -> the places that a community rule's objection set: what a person may speak of
+    told     (receipt) -> the places that a person called it a false positive for; once
 
     credentials (DAP task, epoch of it) -> one request to the issuer, for ever the same; then the issuer's signature
 
@@ -25,7 +25,7 @@ import contextlib
 import enum
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Final
@@ -33,7 +33,7 @@ from typing import ClassVar, Final
 from interlock.base.database import Database, as_bytes, as_int, changed
 from interlock.base.files import file_lock, private_dir
 
-__all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", "open_store"]
+__all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", "Word", "open_store"]
 
 STORE_FILE: Final = "node.sqlite"
 _OBJECTIONS_MOST: Final = 20_000
@@ -103,6 +103,17 @@ class Credential:
     prefix: bytes = field(default=b"", repr=False)
     inverse: bytes = field(default=b"", repr=False)
     signature: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Word:
+    """Which places (number -> name) a person's word sets in one task's epoch, [start, end)."""
+
+    task: str
+    catalog: str
+    start: int
+    end: int
+    places: Mapping[int, str]
 
 
 class NodeStore(Database):
@@ -299,7 +310,7 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
     # what a person may say of an objection
 
     def note_objection(self, call_id: str, phase: str, places: Iterable[str], at: int) -> None:
-        """Keep what a community rule's objection set, so that it can be called wrong; the oldest are forgotten."""
+        """Keep what a community rule's objection set, so that a person can speak of it; the oldest are forgotten."""
         with self._write() as db:
             rows = ((call_id, phase, place, at) for place in sorted(places))
             db.executemany("INSERT OR IGNORE INTO objections VALUES (?, ?, ?, ?)", rows)
@@ -317,28 +328,29 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
         return frozenset(str(row[0]) for row in self._read(sql, call_id, phase))
 
     def was_told(self, receipt: str) -> bool:
-        """Whether a person said of a receipt that it was wrong."""
+        """Whether a person called a receipt a false positive."""
         return bool(self._read("SELECT 1 FROM told WHERE receipt = ?", receipt))
 
-    def tell_wrong(
-        self, receipt: str, task: str, catalog: str, epoch: tuple[int, int], places: Mapping[int, str], at: int
-    ) -> bool:
-        """Set the places (number -> name) of a person's word on a receipt, in one change.
+    def tell_false_positive(self, receipt: str, words: Sequence[Word], at: int) -> bool:
+        """Set the places of a person's word on a receipt, in one change.
 
-        False where it was said of it before, where the epoch's report is made, and where one of them feeds another
-        task in a time that overlaps.
+        False where it was said of it before, where an epoch's report is made, and where a place feeds another task in a
+        time that overlaps.
         """
-        start, end = epoch
         busy = "SELECT 1 FROM fed WHERE place = ? AND task <> ? AND until > ?"
+        made = "SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?"
         with self._write() as db:
-            reported = db.execute("SELECT 1 FROM outbox WHERE task = ? AND epoch_start = ?", (task, start)).fetchone()
             told = db.execute("SELECT 1 FROM told WHERE receipt = ?", (receipt,)).fetchone()
-            if told or reported or any(db.execute(busy, (n, task, start)).fetchone() for n in places.values()):
+            if told or any(db.execute(made, (word.task, word.start)).fetchone() for word in words):
                 return False
-            for place, name in places.items():
-                db.execute("INSERT INTO told VALUES (?, ?, ?, ?)", (receipt, task, name, at))
-                db.execute("INSERT OR IGNORE INTO bits VALUES (?, ?, ?, ?)", (task, catalog, start, place))
-                db.execute(_FEED, (name, task, end))
+            if any(db.execute(busy, (n, w.task, w.start)).fetchone() for w in words for n in w.places.values()):
+                return False
+            for word in words:
+                for place, name in word.places.items():
+                    db.execute("INSERT INTO told VALUES (?, ?, ?, ?)", (receipt, word.task, name, at))
+                    row = (word.task, word.catalog, word.start, place)
+                    db.execute("INSERT OR IGNORE INTO bits VALUES (?, ?, ?, ?)", row)
+                    db.execute(_FEED, (name, word.task, word.end))
             return True
 
     # credentials

@@ -1,4 +1,4 @@
-"""A person calls a block wrong: once, of this node's own chain, of a community rule, after consent."""
+"""A person calls a block a false positive: once, of this node's own chain, of a community rule, after consent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import interlock
 from interlock import Blocked, FileSink
 from interlock.base.clock import MICROSECONDS
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, BadInput
-from interlock.base.files import private_dir
+from interlock.base.files import private_dir, replace
 from interlock.commons.consent import NoConsent
 from interlock.commons.indicators import FALSE_POSITIVES, Catalog, build_catalog, indicator_pack
 from interlock.commons.live import store_file
@@ -28,10 +28,11 @@ from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.event import SensorEvent
 from interlock.engine.receipts import Receipt
 from interlock.node.cli import mesh_count, mesh_report
+from interlock.node.roles.false_positives import Said, say_false_positive
 from interlock.node.roles.observe import kept_catalogs
-from interlock.node.roles.report import agree
+from interlock.node.roles.report import agree, withdraw
 from interlock.node.roles.rollup import dump_tally, gather
-from interlock.node.roles.wrong import Said, say_wrong
+from interlock.node.storage.node import OutboxRow
 from tests.unit.commons_world import World, rule
 from tests.unit.dap_world import PRECISION
 from tests.unit.report_world import RULES, CountedWorld, Member
@@ -72,7 +73,7 @@ def task_over(catalog: Catalog, precision: int = PRECISION) -> Task:
 
 
 class Node(Member):
-    """A node that holds both packs, and has consented to count what is called wrong."""
+    """A node that holds both packs, and has consented to count false positives."""
 
     def __init__(self, folder: Path) -> None:
         world = CountedWorld(folder, counted())
@@ -104,7 +105,8 @@ class Node(Member):
         return Receipt(**{**named, **values})  # type: ignore[arg-type]
 
     def say(self, receipt: Receipt) -> Said:
-        return say_wrong(self.home, self.store, self.world.task, receipt, self.world.clock.now_us())
+        (said,) = say_false_positive(self.home, self.store, [self.world.task], receipt, self.world.clock.now_us())
+        return said
 
     def places(self) -> set[str]:
         return {counted().places[place] for place in self.bits()}
@@ -118,14 +120,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made.world.close()
 
 
-def test_a_wrong_block_sets_its_rules_place_in_the_running_epoch(node: Node) -> None:
+def test_a_false_positive_sets_its_rules_place_in_the_running_epoch(node: Node) -> None:
     said = node.say(node.receipt("team.zap", TEAM_PACK))
     assert (said.task, said.places) == ("wrong-1", ("rule:team.zap",))
     assert node.places() == {"rule:team.zap"}
     assert node.close(early=True) == 1
 
 
-def test_a_wrong_indicator_is_told_by_the_place_that_was_noted_when_it_blocked(node: Node) -> None:
+def test_a_false_positive_of_an_indicator_is_told_by_the_place_that_was_noted_when_it_blocked(node: Node) -> None:
     call = {"command": "curl https://evil.example.com/ https://fine.example.com/"}
     event = SensorEvent("Bash", call, call_id="call-9")
     node.observer(event, Decision.block("no", policy_id="indicator-a.host"))
@@ -141,14 +143,14 @@ def test_what_else_a_call_named_is_none_of_a_plain_rules_business(node: Node) ->
     assert node.places() == {"rule:team.zap"}
 
 
-def test_a_receipt_is_called_wrong_once(node: Node) -> None:
+def test_a_receipt_is_called_a_false_positive_once(node: Node) -> None:
     receipt = node.receipt("team.zap", TEAM_PACK)
     node.say(receipt)
-    with pytest.raises(BadInput, match="receipt 7: was called wrong before"):
+    with pytest.raises(BadInput, match="receipt 7: was called a false positive before"):
         node.say(receipt)
     node.world.clock.advance(PRECISION)
     node.restart()
-    with pytest.raises(BadInput, match="was called wrong before"):
+    with pytest.raises(BadInput, match="was called a false positive before"):
         node.say(receipt)
     assert node.bits() == frozenset()
 
@@ -177,7 +179,7 @@ def test_a_word_that_another_node_of_the_organisation_took_is_brought_in_beside_
     start = kept.epoch_of(now)
     assert node.store.add_bits("rules-1", "c", (start, start + kept.epoch_us), {0: "rule:team.zap"}) == 1
     told = dump_tally(kept, {start: frozenset({0})}, now)
-    (node.home / "laptop.json").write_bytes(told)
+    replace(node.home / "laptop.json", told)
     assert gather(node.store, node.home, "wrong-1", [node.home / "laptop.json"], [start], now) == 1
     assert node.places() == {"rule:team.zap"}
 
@@ -195,13 +197,13 @@ def test_a_word_that_another_node_of_the_organisation_took_is_brought_in_beside_
         ({"ts_us": 1}, "before the consent, which never reaches back"),
     ],
 )
-def test_no_other_receipt_can_be_called_wrong(node: Node, values: dict[str, object], told: str) -> None:
+def test_no_other_receipt_can_be_called_a_false_positive(node: Node, values: dict[str, object], told: str) -> None:
     with pytest.raises(BadInput, match=told):
         node.say(node.receipt("team.zap", TEAM_PACK, "call-1", **values))
     assert node.bits() == frozenset()
 
 
-def test_what_was_asked_about_and_approved_can_be_called_wrong(node: Node) -> None:
+def test_what_was_asked_about_and_approved_can_be_called_a_false_positive(node: Node) -> None:
     node.say(node.receipt("team.zap", TEAM_PACK, verdict="ALLOW", policy_verdict="ESCALATE", outcome="approved"))
     assert node.places() == {"rule:team.zap"}
 
@@ -235,10 +237,88 @@ def test_a_word_on_a_rule_that_the_catalog_has_not_is_refused(tmp_path: Path) ->
     other = build_catalog("wrong-1", opens_at=0, rules=["fs.destroy"], counts=FALSE_POSITIVES)
     made.world.task, made.catalog = task_over(other), other
     agree(made.home, made.store, made.world.task, other, made.world.clock.now_us())
-    with pytest.raises(BadInput, match=r"the catalog of wrong-1 has no place for rule team\.zap"):
+    with pytest.raises(BadInput, match=r"rule team\.zap, and no task that counts .* a place for it \(wrong-1\)"):
         made.say(made.receipt("team.zap", TEAM_PACK))
     made.stop()
     made.world.close()
+
+
+def another_task(node: Node, name: str, rules: list[str], hosts: list[str], precision: int = PRECISION) -> Task:
+    """One more task that counts false positives, consented to after those that there are."""
+    node.world.clock.advance(1)
+    other = build_catalog(name, opens_at=0, rules=rules, indicators=hosts, counts=FALSE_POSITIVES)
+    task = task_over(other, precision)
+    agree(node.home, node.store, task, other, node.world.clock.now_us())
+    return task
+
+
+def said_to(node: Node, tasks: list[Task], receipt: Receipt) -> dict[str, tuple[str, ...]]:
+    said = say_false_positive(node.home, node.store, tasks, receipt, node.world.clock.now_us())
+    return {one.task: one.places for one in said}
+
+
+def test_of_several_tasks_a_word_goes_to_the_one_that_has_its_place(node: Node) -> None:
+    other = another_task(node, "cargo", ["team.other"], [])
+    tasks = [node.world.task, other]
+    for order in (tasks, tasks[::-1]):
+        zap = node.receipt("team.zap", TEAM_PACK, f"call-{order[0].task_id.hex()[:4]}")
+        assert said_to(node, order, zap) == {"wrong-1": ("rule:team.zap",)}
+    pack = build_pack("other", 1, [rule("team.other", "other")], licence="MIT", authors=["A"])
+    store_file(node.home, pack.digest).write_bytes(pack.data)
+    assert said_to(node, tasks, node.receipt("team.other", pack, "call-o")) == {"cargo": ("rule:team.other",)}
+
+
+def test_a_word_whose_places_are_of_two_tasks_feeds_each_place_to_one(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    first = another_task(node, "a-rules", ["indicator-a.host"], [])
+    second = another_task(node, "b-hosts", ["indicator-a.host"], [HOST])
+    node.withdraw()
+    event = SensorEvent("Bash", {"command": "curl https://evil.example.com/"}, call_id="call-9")
+    node.observer(event, Decision.block("no", policy_id="indicator-a.host"))
+    receipt = node.receipt("indicator-a.host", INDICATORS, call="call-9")
+    told = said_to(node, [second, first], receipt)
+    assert told == {"a-rules": ("rule:indicator-a.host",), "b-hosts": (HOST,)}
+    with pytest.raises(BadInput, match="was called a false positive before"):
+        said_to(node, [second, first], receipt)
+    node.stop()
+    node.world.close()
+
+
+def test_a_receipt_whose_place_is_in_no_task_says_so_and_names_them(node: Node) -> None:
+    other = another_task(node, "cargo", ["fs.destroy"], [])
+    pack = build_pack("other", 1, [rule("team.other", "other")], licence="MIT", authors=["A"])
+    store_file(node.home, pack.digest).write_bytes(pack.data)
+    with pytest.raises(BadInput, match=r"no task that counts .* has a place for it \(cargo, wrong-1\)"):
+        said_to(node, [other, node.world.task], node.receipt("team.other", pack))
+
+
+def test_of_several_tasks_one_that_nobody_agreed_to_any_more_takes_nothing(node: Node) -> None:
+    other = another_task(node, "wrong-2", ["team.zap"], [])
+    node.withdraw()
+    receipt = node.receipt("team.zap", TEAM_PACK)
+    assert said_to(node, [node.world.task, other], receipt) == {"wrong-2": ("rule:team.zap",)}
+    withdraw(node.home, node.store, "wrong-2", node.world.clock.now_us())
+    with pytest.raises(NoConsent):
+        said_to(node, [node.world.task, other], node.receipt("team.zap", TEAM_PACK, "call-2"))
+
+
+def test_a_word_for_an_epoch_that_one_of_its_tasks_has_reported_waits_whole(tmp_path: Path) -> None:
+    """Else the receipt would be used up for the other."""
+    node = Node(tmp_path)
+    first = another_task(node, "a-rules", ["indicator-a.host"], [])
+    node.withdraw()
+    second = another_task(node, "b-hosts", ["fs.destroy"], [HOST])
+    event = SensorEvent("Bash", {"command": "curl https://evil.example.com/"}, call_id="call-9")
+    node.observer(event, Decision.block("no", policy_id="indicator-a.host"))
+    start = second.start_us(second.time_of(node.world.clock.now_us()))
+    assert node.store.queue(OutboxRow("b-hosts", start, "c", second.task_id, b"report"))
+    receipt = node.receipt("indicator-a.host", INDICATORS, call="call-9")
+    with pytest.raises(BadInput, match="say it once the next epoch has begun"):
+        said_to(node, [first, second], receipt)
+    node.world.clock.advance(PRECISION)
+    assert set(said_to(node, [first, second], receipt)) == {"a-rules", "b-hosts"}
+    node.stop()
+    node.world.close()
 
 
 # --- the command, with a real pack, guard and chain ---------------------------------------------------------------
@@ -283,7 +363,7 @@ def test_the_command_counts_a_receipt_of_the_chain_once(
     assert fp("#1") == EXIT_OK
     assert "counts as a false positive of rule:team.zap" in capsys.readouterr().out
     assert fp("#1") == EXIT_USAGE
-    assert "was called wrong before" in capsys.readouterr().err
+    assert "was called a false positive before" in capsys.readouterr().err
     assert follower("consent", "show", "--json") == EXIT_OK
     (row,) = json.loads(capsys.readouterr().out)["consents"]
     assert (row["purpose"], row["subject"], row["floor"]) == ("false-positives", "wrong-1", 3)
