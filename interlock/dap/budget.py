@@ -2,10 +2,12 @@
 
     release = NoisyRelease(vdaf_of, budget, clock, rng)
     release.check(task, batch, buckets)                 # before anything is closed; changes nothing
-    share = release(task, share, batch, buckets)        # charged, noised; stored in the answer before it is sent
+    drawn = release.draw(task)                          # before a store is locked: sampling takes its time
+    share = release(task, share, batch, buckets, drawn) # charged, noised; stored in the answer before it is sent
 
 A batch is charged once, by its selector's bytes, however often its release is begun: what was begun and not stored was
-never seen. The stored answer is what is replayed, so nobody gets the same sums under fresh noise.
+never seen, and the noise that was drawn for it is thrown away. The stored answer is what is replayed, so nobody gets
+the same sums under fresh noise.
 """
 
 from __future__ import annotations
@@ -51,8 +53,14 @@ class Release(Protocol):
     def check(self, task: Task, batch: bytes, buckets: int) -> None:
         """Raises: BudgetSpent, where a release of this batch would be refused."""
 
-    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int) -> bytes:
-        """The share to release; `batch` is its selector's encoding. Raises: BudgetSpent."""
+    def draw(self, task: Task) -> bytes:
+        """Fresh noise for one release, as an aggregate share; empty for a task without."""
+
+    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int, drawn: bytes) -> bytes:
+        """The share to release; `batch` is its selector's encoding, `drawn` what `draw` gave for it alone.
+
+        Raises: BudgetSpent.
+        """
 
 
 class BareRelease:
@@ -62,7 +70,10 @@ class BareRelease:
         if task.noise is not None:
             raise TaskRefused("asks for noise, and none can be made here", fix="give the aggregator a budget ledger")
 
-    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int) -> bytes:
+    def draw(self, task: Task) -> bytes:
+        return b""
+
+    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int, drawn: bytes) -> bytes:
         self.check(task, batch, buckets)
         return share
 
@@ -83,13 +94,17 @@ class NoisyRelease:
         if task.noise is not None:
             self._budget.check(Charge(task.task_id, batch, task.noise.cost_of(buckets), task.noise.budget))
 
-    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int) -> bytes:
+    def draw(self, task: Task) -> bytes:
+        return b"" if task.noise is None else noise_share(task.shape, sample(task.noise, task.shape, self._rng))
+
+    def __call__(self, task: Task, share: bytes, batch: bytes, buckets: int, drawn: bytes) -> bytes:
         noise = task.noise
         if noise is None:
             return share
-        made = noise_share(task.shape, sample(noise, task.shape, self._rng))
+        if not drawn:
+            raise ValueError("the noise of this release was not drawn")
         self._budget.charge(Charge(task.task_id, batch, noise.cost_of(buckets), noise.budget), self._clock.now_us())
-        return self._vdaf(task).merge([share, made])
+        return self._vdaf(task).merge([share, drawn])
 
 
 def spent_out(charge: Charge, spent: Fraction) -> BudgetSpent | None:

@@ -376,7 +376,8 @@ class Driver:
         request, selector = share_request.job, share_request.selector
         selection = selected(task, request, selector)
         batch = self._storage.batch(task.task_id, selection, self._vdaf(task).merge)
-        share = self._release(task, batch.share, selector.encode(), buckets_in(selection))
+        drawn = self._release.draw(task)
+        share = self._release(task, batch.share, selector.encode(), buckets_in(selection), drawn)
         sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, share, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)

@@ -167,9 +167,10 @@ class Helper:
             return Resource(share_id, stored, place)
         request = decoded(AggregateShareReq.decode, body, task_id)
         selection = selected(held.task, request.job, request.selector)
+        drawn = self._release.draw(held.task)  # here, and not in `respond`: the store is locked there
 
         def respond(batch: Batch) -> bytes:
-            return self._aggregate_share(held, request, batch)
+            return self._aggregate_share(held, request, batch, drawn)
 
         merge = self._vdaf(held.task).merge
         return Resource(share_id, self._storage.collect(task_id, share_id, selection, merge, respond), place)
@@ -241,7 +242,7 @@ class Helper:
         self._admit(task, *about)
         return sealed
 
-    def _aggregate_share(self, held: AggregatorTask, request: AggregateShareReq, batch: Batch) -> bytes:
+    def _aggregate_share(self, held: AggregatorTask, request: AggregateShareReq, batch: Batch, drawn: bytes) -> bytes:
         check_size(held.task, batch)
         if (batch.count, batch.checksum) != (request.report_count, request.checksum):
             raise DapProblem(
@@ -251,7 +252,7 @@ class Helper:
                 task_id=held.task.task_id,
             )
         buckets = buckets_in(selected(held.task, request.job, request.selector))
-        share = self._release(held.task, batch.share, request.selector.encode(), buckets)
+        share = self._release(held.task, batch.share, request.selector.encode(), buckets, drawn)
         sealed = seal_aggregate_share(held.task, Role.HELPER, held.collector, request.job, share, self._rng)
         return AggregateShare(sealed).encode()
 

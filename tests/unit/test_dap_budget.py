@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from interlock.base.primitives import Rng
 from interlock.dap import budget as budget_module
-from interlock.dap.budget import BARE, Charge
+from interlock.dap.budget import BARE, Charge, NoisyRelease
 from interlock.dap.collector import BadCollection, Collected, Pending
 from interlock.dap.messages import Extension, TaskConfiguration
-from interlock.dap.noise import NOISE, Mechanism, Noise
+from interlock.dap.noise import NOISE, Mechanism, Noise, Shape
 from interlock.dap.problems import BudgetSpent, DapProblem, ProblemType, problem_type
 from interlock.dap.task import TaskRefused, task_of
 from interlock.dap.transport import Reply
 from interlock.node.storage.dap_budget import BudgetStore, BudgetTables, PostgresBudgetStore
 from tests.postgres import drop_schema, shared_postgres
 from tests.unit.dap_stores import KINDS
-from tests.unit.dap_world import LENGTH, World, bits, configuration, lost
+from tests.unit.dap_world import LENGTH, World, bits, configuration, lost, vdaf_of
 
 GAUSSIAN = Noise(Mechanism.GAUSSIAN, Fraction(2), Fraction(5))  # sigma squared 4 on 16 places; two batches fit
 
@@ -146,8 +147,33 @@ def test_a_batch_of_more_buckets_costs_more(make_world: MakeWorld) -> None:
 def test_an_aggregator_without_a_ledger_releases_nothing_of_a_task_with_noise() -> None:
     task = task_of(configuration(noise=GAUSSIAN), demo=True)
     with pytest.raises(TaskRefused, match="none can be made here"):
-        BARE(task, b"", b"", 1)
-    assert BARE(task_of(configuration(), demo=True), b"share", b"", 1) == b"share"
+        BARE(task, b"", b"", 1, BARE.draw(task))
+    plain = task_of(configuration(), demo=True)
+    assert BARE(plain, b"share", b"", 1, BARE.draw(plain)) == b"share"
+
+
+def test_no_noise_is_drawn_while_a_store_is_locked(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling takes its time, and others would wait to write: here another thread writes while noise is drawn."""
+    world, drawn = filled(make_world()), []
+
+    def slow(noise: Noise, shape: Shape, rng: Rng) -> list[int]:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(world.helper_store.sweep, world.task.task_id, 0, 10).result(timeout=5)
+            pool.submit(world.leader_store.sweep, world.task.task_id, 0, 10).result(timeout=5)
+        drawn.append(noise)
+        return [0] * shape.length
+
+    monkeypatch.setattr(budget_module, "sample", slow)
+    assert world.collect().sums[:3] == (4, 4, 0)
+    assert drawn == [GAUSSIAN] * 2
+
+
+def test_a_release_whose_noise_was_not_drawn_lets_nothing_out(make_world: MakeWorld) -> None:
+    world = make_world()
+    release = NoisyRelease(vdaf_of, world.budgets[0], world.clock, secrets.token_bytes)
+    with pytest.raises(ValueError, match="was not drawn"):
+        release(world.task, b"", b"batch", 1, b"")
+    assert world.budgets[0].rows(world.task.task_id) == []
 
 
 def test_sums_beyond_any_noise_are_no_result(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
