@@ -43,6 +43,7 @@ from interlock.dap.messages import (
     TaskConfiguration,
     UploadRequest,
 )
+from interlock.dap.noise import NOISE, Noise, noise_share, sample
 from interlock.dap.opening import helper_verdicts, leader_verdicts
 from interlock.dap.shares import (
     HpkeKey,
@@ -81,6 +82,7 @@ class Parties:
 
     draft: Draft
     mode: int
+    noise: Noise | None = None
     rng: Rng = field(init=False)
     leader: HpkeKey = field(init=False)
     helper: HpkeKey = field(init=False)
@@ -91,9 +93,11 @@ class Parties:
 
     def __post_init__(self) -> None:
         which = "" if self.mode == TIME_INTERVAL else " leader_selected"
+        which += "" if self.noise is None else f" {self.noise.mechanism.name}"
         self.rng = stream(f"interlock golden {self.draft.tag}{which}")
         self.leader, self.helper, self.collector = (new_key(i, self.rng) for i in (1, 2, 3))
-        self.task = task_of(configuration(b"https://helper.example/dap/", self.mode), demo=True, draft=self.draft)
+        data = configuration(b"https://helper.example/dap/", self.mode, self.noise)
+        self.task = task_of(data, demo=True, draft=self.draft)
         self.verify_key = verify_key_of(self.rng(32), self.task.task_id)
         self.batch = b"" if self.mode == TIME_INTERVAL else self.rng(32)
 
@@ -103,7 +107,7 @@ class Parties:
         return build_report(task or self.task, vdaf, measurement, *configs, now_us=now_us, rng=self.rng)
 
 
-def configuration(helper_url: bytes, mode: int) -> bytes:
+def configuration(helper_url: bytes, mode: int, noise: Noise | None = None) -> bytes:
     return new_configuration(
         catalog_digest=hashlib.sha256(b"golden catalog").digest(),
         leader_url="https://leader.example",
@@ -113,12 +117,13 @@ def configuration(helper_url: bytes, mode: int) -> bytes:
         vdaf_config=VDAF_CONFIG,
         interval=Interval(NOW_US // 10**6 // PRECISION - 10, 100),
         batch_mode=mode,
+        noise=noise,
     )
 
 
-def exchange(draft: Draft, mode: int = TIME_INTERVAL) -> dict[str, Any]:
+def exchange(draft: Draft, mode: int = TIME_INTERVAL, noise: Noise | None = None) -> dict[str, Any]:
     """The exchange as JSON: what goes over the wire, and each party's keys, so that each step can be done again."""
-    parties = Parties(draft, mode)
+    parties = Parties(draft, mode, noise)
     made = [parties.report(measurement) for measurement in MEASUREMENTS]
     reports = sorted(made, key=lambda report: report.metadata.report_id)  # as our leader takes those of one time
     job, states, answer, leader_share, helper_share = _verified(parties, reports)
@@ -127,9 +132,11 @@ def exchange(draft: Draft, mode: int = TIME_INTERVAL) -> dict[str, Any]:
     request = CollectionJobReq(query_for(None if parties.batch else interval))
     checksum = checksum_of(report.metadata.report_id for report in reports)
     share_request = AggregateShareReq(request, selector_for(selected), len(reports), checksum)
+    bare = {Role.HELPER: helper_share, Role.LEADER: leader_share}
+    noised = {role: _noised(parties, role, share) for role, share in bare.items()}
     sealed = [
-        seal_aggregate_share(parties.task, role, parties.collector.config, request, share, parties.rng)
-        for role, share in ((Role.HELPER, helper_share), (Role.LEADER, leader_share))
+        seal_aggregate_share(parties.task, role, parties.collector.config, request, noised[role]["share"], parties.rng)
+        for role in bare
     ]
     result = CollectionJobResp(len(reports), interval, sealed[1], sealed[0])
     vdaf = prio3_of_config(3, VDAF_CONFIG)
@@ -157,11 +164,31 @@ def exchange(draft: Draft, mode: int = TIME_INTERVAL) -> dict[str, Any]:
         "aggregate_share": AggregateShare(sealed[0]).encode().hex(),
         "collection_job_resp": result.encode().hex(),
         "sums": list(found.sums),
+        **(
+            {"noise": {r.name.lower(): {k: v.hex() for k, v in of.items()} for r, of in noised.items()}}
+            if noise
+            else {}
+        ),
         "refused_uploads": _refused_uploads(parties),
         "refused_jobs": _refused_jobs(job),
         "refused_collections": _refused_collections(request),
         "refused_configurations": _refused_configurations(draft, parties.task.configuration),
     }
+
+
+def _noised(parties: Parties, role: Role, share: bytes) -> dict[str, bytes]:
+    """An aggregator's share as it is released; with noise, the random bytes that are drawn and what they come to."""
+    noise, drawn = parties.task.noise, bytearray()
+    if noise is None:
+        return {"share": share}
+
+    def rng(size: int) -> bytes:
+        drawn.extend(parties.rng(size))
+        return bytes(drawn[-size:])
+
+    made = noise_share(parties.task.shape, sample(noise, parties.task.shape, rng))
+    merged = prio3_of_config(3, VDAF_CONFIG).merge([share, made])
+    return {"random": bytes(drawn), "noise_share": made, "bare_share": share, "share": merged}
 
 
 def _keys(parties: Parties) -> list[tuple[str, HpkeKey]]:
@@ -210,7 +237,8 @@ def _verified(
 def _refused_uploads(parties: Parties) -> list[dict[str, Any]]:
     """Uploads that the leader turns down, each with the name of the error that the draft has for it."""
     good = parties.report([1, 0, 0, 0])
-    other = task_of(configuration(b"https://helper.example/dap", parties.mode), demo=True, draft=parties.draft)
+    data = configuration(b"https://helper.example/dap", parties.mode, parties.noise)
+    other = task_of(data, demo=True, draft=parties.draft)
     url_byte = parties.report([1, 0, 0, 0], dataclasses.replace(other, task_id=parties.task.task_id))
     spoiled = dataclasses.replace(
         good.leader_share, payload=good.leader_share.payload[:-1] + bytes([good.leader_share.payload[-1] ^ 1])
@@ -289,7 +317,7 @@ def _bad_queries(good: Query) -> list[tuple[str, Query]]:
 def _refused_configurations(draft: Draft, good: bytes) -> list[dict[str, str]]:
     """Tasks that nobody takes part in."""
     config = TaskConfiguration.decode(good)
-    (interval,) = config.extensions
+    interval, *noise = config.extensions
     cases = {
         "extensions out of order": dataclasses.replace(config, extensions=(Extension(0xFF4D, b"x"), interval)),
         "an extension twice": dataclasses.replace(config, extensions=(interval, interval)),
@@ -299,6 +327,18 @@ def _refused_configurations(draft: Draft, good: bytes) -> list[dict[str, str]]:
         "a leader without TLS": dataclasses.replace(config, leader_url=b"http://leader.example"),
         "no time": dataclasses.replace(config, time_precision=0),
     }
+    if noise:
+        data = noise[0].data
+        little = (1).to_bytes(8, "big") + (2**32).to_bytes(8, "big")
+        wrong = {
+            "of another mechanism": b"\x03" + data[1:],
+            "whose last byte is missing": data[:-1],
+            "whose budget is below its cost": data[:17] + little,
+        }
+        cases |= {
+            f"noise {why}": dataclasses.replace(config, extensions=(interval, Extension(NOISE, bad)))
+            for why, bad in wrong.items()
+        }
     if config.batch_mode == LEADER_SELECTED:
         proofs = (interval, Extension(MEMBERSHIP, b"x"))
         cases["proofs of membership where the leader selects batches"] = dataclasses.replace(config, extensions=proofs)

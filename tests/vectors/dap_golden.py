@@ -1,8 +1,9 @@
 """Makes the golden vectors of DAP's messages: `python -m tests.vectors.dap_golden` writes them to tests/vectors/dap.
 
 One file a draft and message, with good and bad encodings, and one file a draft and batch mode with a whole exchange
-from the task's configuration to the sums. Everything is fixed: the same program writes the same bytes. dap-20 has
-dap-19's numbers under its own tag, so it has the files of exchanges and no others.
+from the task's configuration to the sums; of dap-18 also one a mechanism of noise, with the random bytes that it drew.
+Everything is fixed: the same program writes the same bytes. dap-20 has the numbers of dap-19 under its own tag, so
+it has files of exchanges and no others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import enum
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ from interlock.dap.messages import (
     Interval,
     ReportMetadata,
 )
+from interlock.dap.noise import Mechanism, Noise
 from tests.vectors.dap_exchange import exchange
 
 FOLDER: Final = Path(__file__).parent / "dap"
@@ -54,6 +57,11 @@ _TASK: Final = messages.TaskConfiguration(
     vdaf_configuration=messages.SumVecConfig(16, 1, 4).encode(),
     extensions=(Extension(1, Interval(472_222, 100).encode()),),
 )
+
+NOISES: Final = {
+    "gaussian": Noise(Mechanism.GAUSSIAN, Fraction(1, 2), Fraction(8)),
+    "laplace": Noise(Mechanism.LAPLACE, Fraction(4), Fraction(40, 3)),
+}
 
 _FATES: Final = (
     *(fates.Fate(_IDS[0], standing) for standing in fates.Standing if standing is not fates.Standing.REJECTED),
@@ -119,6 +127,7 @@ VALUES: Final[dict[str, list[Any]]] = {
         repair.RepairReq(jobs.CollectionJobReq(jobs.Query(2, b"")), jobs.BatchSelector(2, _ENC), _PARTS[:1]),
     ],
     "RepairResp": [repair.RepairResp(()), repair.RepairResp(_PARTS)],
+    "Noise": [*NOISES.values()],
     "Question": [fates.Question(_IDS[0], 472_222), fates.Question(_IDS[1], 2**64 - 1, b"a proof")],
     "Fate": [*_FATES],
     "FateReq": [fates.FateReq(()), fates.FateReq(tuple(fates.Question(i, 472_222, b"a proof") for i in _IDS))],
@@ -140,6 +149,12 @@ BY_DRAFT: Final[dict[str, Callable[[Draft], list[Any]]]] = {
         ),
     ],
 }
+
+
+def _noise(*fractions: tuple[int, int]) -> bytes:
+    return b"\x01" + b"".join(number.to_bytes(8, "big") for fraction in fractions for number in fraction)
+
+
 # bad encodings that hang on what a message means, beside those that are cut or go on
 BAD: Final[dict[str, list[Bad]]] = {
     "HpkeConfig": [("a key of no byte", b"\x01" + bytes(6) + b"\x00\x00")],
@@ -174,6 +189,14 @@ BAD: Final[dict[str, list[Bad]]] = {
         ("the side of a collector", _IDS[0] + b"\x05\x0ereport_dropped\x01\x01"),
         ("a side without a step", _IDS[0] + b"\x05\x0ereport_dropped\x02\x00"),
         ("a step that there is not", _IDS[0] + b"\x05\x0ereport_dropped\x02\x04"),
+    ],
+    "Noise": [
+        ("a mechanism that there is not", b"\x03" + NOISES["gaussian"].encode()[1:]),
+        ("a cost that is not in lowest terms", _noise((2, 4), (8, 1))),
+        ("a cost of nothing", _noise((0, 1), (8, 1))),
+        ("a cost in parts of nothing", _noise((1, 0), (8, 1))),
+        ("a budget below the cost", _noise((9, 1), (8, 1))),
+        ("a number above 2**32", _noise((1, 2), (2**32 + 1, 1))),
     ],
     "FateReq": [
         ("a version that there is not", b"\x02"),
@@ -218,6 +241,8 @@ def described(value: object) -> Any:
         return value.hex()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, Fraction):
+        return str(value)
     if isinstance(value, tuple):
         return [described(each) for each in value]
     if dataclasses.is_dataclass(value):
@@ -254,6 +279,9 @@ def files() -> dict[str, bytes]:
     for draft in DRAFTS.values():
         for name, mode in (("exchange", TIME_INTERVAL), ("selected-exchange", LEADER_SELECTED)):
             found[f"{draft.tag}.{name}.json"] = json.dumps(exchange(draft, mode), indent=1).encode() + b"\n"
+    for name, noise in NOISES.items():
+        body = exchange(DAP_18, noise=noise)
+        found[f"dap-18.{name}-exchange.json"] = json.dumps(body, indent=1).encode() + b"\n"
     return found
 
 

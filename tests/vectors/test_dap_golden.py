@@ -12,8 +12,9 @@ import pytest
 
 from interlock.base.clock import ManualClock
 from interlock.base.codec import Malformed
-from interlock.dap import fates, jobs, messages, repair
+from interlock.dap import fates, jobs, messages, noise, repair
 from interlock.dap.backend import VdafBackend, VdafError
+from interlock.dap.budget import NoisyRelease
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import DAP_18, DRAFTS, Draft, ReportError, Role
 from interlock.dap.driver import Driver
@@ -21,13 +22,15 @@ from interlock.dap.helper import Helper
 from interlock.dap.hpke import X25519, pair_of
 from interlock.dap.leader import Leader
 from interlock.dap.messages import HpkeConfigList, Report, UploadErrors, UploadRequest
+from interlock.dap.noise import centred, noise_share, sample
 from interlock.dap.problems import DapProblem
-from interlock.dap.shares import HpkeKey, KeyRing, ReportRejected, open_input_share
+from interlock.dap.shares import HpkeKey, KeyRing, ReportRejected, open_aggregate_share, open_input_share
 from interlock.dap.task import AggregatorTask, TaskRefused, task_of
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.prio3 import prio3_of_config
 from interlock.native.vdaf import chosen_vdaf
 from interlock.node.storage.dap import SqliteHelperStorage
+from interlock.node.storage.dap_budget import BudgetStore
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from tests.unit.dap_world import Post
 from tests.vectors import dap_golden
@@ -49,14 +52,19 @@ def test_every_file_is_what_the_program_writes_and_no_file_is_beside_them() -> N
 
 def test_every_message_of_dap_has_its_vectors() -> None:
     public = {
-        n for module in (messages, jobs, repair, fates) for n in module.__all__ if hasattr(getattr(module, n), "decode")
+        n
+        for module in (messages, jobs, repair, fates, noise)
+        for n in module.__all__
+        if hasattr(getattr(module, n), "decode")
     }
     inner = {"Message", "VerifyResp"}  # the common face, and a part that only its whole can encode
     assert {read(name)["message"] for name in MESSAGES} == public - inner
 
 
 def decoder(message: str, draft: Draft) -> Callable[[bytes], Any]:
-    kind = next(getattr(module, message) for module in (messages, jobs, repair, fates) if hasattr(module, message))
+    kind = next(
+        getattr(module, message) for module in (messages, jobs, repair, fates, noise) if hasattr(module, message)
+    )
     if message in dap_golden.BY_DRAFT and message != "TaskConfiguration":
         return lambda data: kind.decode(data, draft)
     found: Callable[[bytes], Any] = kind.decode
@@ -101,10 +109,31 @@ class Replay:
             SqliteHelperStorage(folder / "helper.db"),
         )
         rings = {who: KeyRing([key]) for who, key in self.keys.items()}
+        self.budgets = {who: BudgetStore(folder / f"{who}-budget.db") for who in ("leader", "helper")}
+        release = {
+            who: NoisyRelease(lambda _: self.vdaf, budget, clock, self.drawn(who))
+            for who, budget in self.budgets.items()
+        }
         self.leader = Leader(tasks, rings["leader"], self.leader_store, clock)
-        self.helper = Helper(tasks, rings["helper"], self.helper_store, lambda _: self.vdaf, clock, secrets.token_bytes)
+        about = (lambda _: self.vdaf, clock)
+        ring, store = rings["helper"], self.helper_store
+        self.helper = Helper(tasks, ring, store, *about, secrets.token_bytes, release=release["helper"])
         self.post = Post(self.helper, self.task.task_id)
-        self.driver = Driver(tasks, rings["leader"], self.leader_store, lambda _: self.vdaf, clock, self.rng, self.post)
+        self.driver = Driver(
+            tasks, rings["leader"], self.leader_store, *about, self.rng, self.post, release=release["leader"]
+        )
+
+    def drawn(self, who: str) -> Callable[[int], bytes]:
+        """The random bytes that an aggregator's noise is made of, in their order, and not one more."""
+        left = bytearray.fromhex(self.file.get("noise", {}).get(who, {}).get("random", ""))
+
+        def take(size: int) -> bytes:
+            found = bytes(left[:size])
+            assert len(found) == size, "more is drawn than the file says"
+            del left[:size]
+            return found
+
+        return take
 
     def rng(self, size: int) -> bytes:
         """The leader's choices: the batch id is that of the file, and nothing else stands there."""
@@ -121,8 +150,8 @@ class Replay:
         return [(why, bytes.fromhex(data)) for why, data in hexed]
 
     def close(self) -> None:
-        self.leader_store.close()
-        self.helper_store.close()
+        for store in (self.leader_store, self.helper_store, *self.budgets.values()):
+            store.close()
 
 
 def native(vdaf: VdafBackend) -> VdafBackend:
@@ -166,7 +195,31 @@ def test_leader_and_helper_send_the_bytes_of_the_file(replay: Replay) -> None:
     collector = Collector(replay.task, replay.keys["collector"], replay.vdaf, replay.post)
     for answer in (job.body, replay.held("collection_job_resp")):
         assert list(collector.opened(replay.held("collection_job_req"), answer).sums) == replay.file["sums"]
-    assert replay.file["sums"] == [sum(column) for column in zip(*replay.file["measurements"], strict=True)]
+    exact = [sum(column) for column in zip(*replay.file["measurements"], strict=True)]
+    assert replay.file["sums"] == [a + b for a, b in zip(exact, noise_in(replay), strict=True)]
+
+
+def noise_in(replay: Replay) -> list[int]:
+    """What both aggregators' noise adds to each sum."""
+    told, shape = replay.file.get("noise", {}), replay.task.shape
+    shares = [replay.vdaf.decode_agg_share(bytes.fromhex(of["noise_share"])) for of in told.values()]
+    return [sum(centred(shape, share[place]) for share in shares) for place in range(shape.length)]
+
+
+@pytest.mark.parametrize("name", [f"dap-18.{mechanism}-exchange.json" for mechanism in dap_golden.NOISES])
+def test_an_aggregate_share_with_noise_is_that_of_the_file(name: str, tmp_path: Path) -> None:
+    replay = Replay(name, native, tmp_path)
+    shape, chosen = replay.task.shape, replay.task.noise
+    assert chosen is not None
+    asked = jobs.CollectionJobReq.decode(replay.held("collection_job_req"))
+    result = jobs.CollectionJobResp.decode(replay.held("collection_job_resp"))
+    assert any(noise_in(replay))
+    for role, sealed in ((Role.LEADER, result.leader_share), (Role.HELPER, result.helper_share)):
+        of = {key: bytes.fromhex(value) for key, value in replay.file["noise"][role.name.lower()].items()}
+        assert noise_share(shape, sample(chosen, shape, replay.drawn(role.name.lower()))) == of["noise_share"]
+        assert replay.vdaf.merge([of["bare_share"], of["noise_share"]]) == of["share"]
+        assert open_aggregate_share(replay.task, role, replay.keys["collector"], asked, sealed) == of["share"]
+    replay.close()
 
 
 def test_each_bad_upload_is_turned_down_under_its_name(replay: Replay) -> None:
