@@ -7,14 +7,18 @@ is sealed to a P-256 key goes through the same steps of the same backend, with H
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from interlock.dap import hpke
 from interlock.dap.backend import SealedShare, VdafBackend, Verdict
+from interlock.dap.messages import PlaintextInputShare
 from interlock.dap.vdaf import job
 
 __all__ = ["helper_verdicts", "leader_verdicts"]
 
 _Job = Callable[[Sequence[SealedShare]], list[Verdict]]
+_TAG_SIZE: Final = 16  # of AES-GCM
+_AROUND: Final = len(PlaintextInputShare((), b"?").encode()) - 1 + _TAG_SIZE  # bytes that a share has around it, sealed
 
 
 def leader_verdicts(
@@ -31,12 +35,19 @@ def leader_verdicts(
 def helper_verdicts(
     vdaf: VdafBackend, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[SealedShare]
 ) -> list[Verdict]:
-    """`VdafBackend.helper_job`, for keys of either KEM."""
-    return _joined(
+    """`VdafBackend.helper_job`, for keys of either KEM; what does not decode is told from what does not verify (4.5.5).
+
+    A helper's share is seeds and nothing else, as many as each aggregator has of what its member drew: only its size
+    can be wrong.
+    """
+    found = _joined(
         reports,
         lambda given: vdaf.helper_job(verify_key, ctx, info, given),
         lambda given: job.helper_job(vdaf, verify_key, ctx, info, given),
     )
+    size = vdaf.rand_size // vdaf.shares + _AROUND
+    pairs = zip(reports, found, strict=True)
+    return ["malformed" if verdict == "invalid" and len(r.payload) != size else verdict for r, verdict in pairs]
 
 
 def _joined(reports: Sequence[SealedShare], whole: _Job, one_by_one: _Job) -> list[Verdict]:

@@ -178,9 +178,9 @@ class Pair:
             report = build_report(*about, now_us=self.clock.now_us(), rng=secrets.token_bytes)
             assert upload(self.to_leader(member), self.task, [report]) == {}
 
-    def upload(self, vector: dict[str, Any]) -> Report:
-        """A vector's report, sealed as its member would, and stored at the leader."""
-        (said,) = vector["reports"]
+    def upload(self, vector: dict[str, Any], **changed: Any) -> Report:
+        """A vector's report, sealed as its member would, and stored at the leader; some of it may be changed."""
+        said = {**vector["reports"][0], **changed}
         metadata = ReportMetadata(bytes.fromhex(said["nonce"]), self.task.time_of(self.clock.now_us()))
         public_share = bytes.fromhex(said["public_share"])
         sealed = {
@@ -291,6 +291,42 @@ def test_a_message_of_the_leader_that_is_none_is_turned_down_alone(message: str,
     found = pair.collect()
     assert (found.report_count, found.sums) == (3, SUMS[1])
     assert pair.fate(report) == BY_HELPER
+
+
+@pytest.mark.parametrize("side", [Role.LEADER, Role.HELPER])
+@pytest.mark.parametrize("good", ["Prio3Count_0", ANSWERED[0]])
+@pytest.mark.parametrize("change", ["a byte too few", "a byte more", "one byte"])
+def test_an_input_share_that_does_not_decode_is_told_as_that_and_not_as_a_bad_proof(
+    change: str, good: str, side: Role, made: Making
+) -> None:
+    """dap-18, 4.5.5: invalid_message, and by the side whose share it is."""
+    pair, shares = made(good), [*read(good)["reports"][0]["input_shares"]]
+    pair.three_honest()
+    at = 0 if side is Role.LEADER else 1
+    shares[at] = {"a byte too few": shares[at][:-2], "a byte more": shares[at] + "00", "one byte": "00"}[change]
+    bad = pair.upload(read(good), input_shares=shares)
+    found = pair.collect()
+    assert (found.report_count, found.sums) == (3, SUMS[pair.task.config.vdaf_type])
+    assert pair.fate(bad) == Fate(b"", Standing.REJECTED, ReportError.INVALID_MESSAGE, side, Step.INIT)
+
+
+@pytest.mark.parametrize(
+    ("good", "changed"),
+    [
+        ("Prio3Count_0", {"public_share": "00"}),
+        (ANSWERED[0], {"public_share": ""}),
+        (ANSWERED[0], {"public_share": "00" * 65}),
+        ("Prio3Count_0", {"input_shares": ["ff" * 48, "00" * 32]}),
+    ],
+    ids=["a public share of none", "no public share", "too long a public share", "elements out of the field"],
+)
+def test_what_else_the_leader_cannot_decode_reaches_no_helper(good: str, changed: dict[str, Any], made: Making) -> None:
+    pair = made(good)
+    pair.three_honest()
+    bad = pair.upload(read(good), **changed)
+    found = pair.collect()
+    assert (found.report_count, found.sums) == (3, SUMS[pair.task.config.vdaf_type])
+    assert pair.fate(bad) == Fate(b"", Standing.REJECTED, ReportError.INVALID_MESSAGE, Role.LEADER, Step.INIT)
 
 
 @pytest.mark.parametrize("message", ["the vector's", "another kind", "cut", "none of its size"])
