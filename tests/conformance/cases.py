@@ -73,6 +73,30 @@ _CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[st
             {"action": "t", "args": {"o": {"x.y": "/app/.env"}}},
         ],
     ),
+    "attribution": (
+        [
+            _rule("named", {"intent": "fs.delete"}, attributed_to="command"),
+            _rule("deep", {"action": "deep"}, "escalate", attributed_to='args.a[0]["x.y"]'),
+            _rule("any", {"action": "any"}, attributed_to="*.x"),
+            _rule("masked", {"action": "log"}, "modify", mask=_MASK, attributed_to="text"),
+            _rule("flow", {"flow": {"source": "tool:fetch"}}, attributed_to="body"),
+            _rule("unread", {"arg": "command", "regex": "q"}, attributed_to="cmd"),
+        ],
+        {"limits": {"command": 10}, "oversize": {"call": "block"}},
+        [
+            {"action": "Bash", "args": {"command": "rm x"}},
+            {"action": "Bash", "args": {"cmd": "rm x"}},
+            {"action": "deep", "args": {"a": 1}},
+            {"action": "deep", "args": {"b": 1}},
+            {"action": "any", "args": {}},
+            {"action": "log", "args": {"text": 1, "more": ["4111 1111 1111 1111"]}},
+            {"action": "log", "args": {"more": ["4111 1111 1111 1111"]}},
+            {"action": "send", "args": {"body": "x"}, "origins": [{"source": "tool:fetch", "path": "to"}]},
+            {"action": "send", "args": {"to": "x"}, "origins": [{"source": "tool:fetch", "path": "to"}]},
+            {"action": "send", "args": {"command": "x" * 20}},
+            {"action": "send", "args": {"command": "x" * 20, "cmd": None}},
+        ],
+    ),
     "rewrites": (
         [
             _rule("early", {"arg": "text", "contains": "REDACTED"}, "escalate"),

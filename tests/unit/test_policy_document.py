@@ -99,6 +99,7 @@ BAD_RULES: list[tuple[dict[str, object], str, str]] = [
     (rule(locked="yes"), "fs.rm: locked", "neither true nor false"),
     (rule(policy_id=""), "fs.rm: policy_id", "is not a name"),
     (rule(attributed_to=3), "fs.rm: attributed_to", "one line"),
+    (rule(attributed_to="a[x"), "fs.rm: attributed_to", "is not a path"),
     (rule(description=3), "fs.rm: description", "is not a text"),
     (rule(when=[]), "fs.rm: when", "no object"),
     (rule(when={}), "fs.rm: when", "is empty"),

@@ -285,9 +285,9 @@ def test_a_flow_rule_names_the_argument_that_the_value_stands_in() -> None:
     example = {"action": "mail", "args": {"body": {"t": "x"}}, "origins": [{"source": "tool:fetch", "path": "body.t"}]}
     made = {"id": "f", "when": {"all": [{"action": "mail"}, flow]}, "verdict": "block", "reason": "no"}
     (one,) = loaded(data({**made, "examples": {"fires": [example], "passes": [{"action": "mail"}]}})).rules
-    (named,) = loaded(data({**made, "attributed_to": "args"})).rules
+    (named,) = loaded(data({**made, "attributed_to": "body"})).rules
     fetched = SensorEvent("mail", {"body": {"t": "x"}}, origins=(Origin("tool:fetch", "body.t"),))
-    for rule_, path in ((one, "body.t"), (named, "args")):
+    for rule_, path in ((one, "body.t"), (named, "body")):
         decision = rule_.function(fetched)
         assert decision is not None
         assert decision.attributed_to == path

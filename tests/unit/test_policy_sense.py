@@ -12,6 +12,7 @@ from interlock.engine.policy.problems import BadPolicy
 
 X = {"arg": "a", "contains": "x"}
 Y = {"arg": "b", "contains": "y"}
+Z = {"arg": "z", "contains": "z"}
 
 
 def document(*rules: dict[str, object], **fields: object) -> bytes:
@@ -40,6 +41,8 @@ def refused(*rules: dict[str, object], **fields: object) -> str:
         {"all": [{"arg": "a", "equals": 1}, {"arg": "a", "equals": 2}]},
         {"all": [{"arg": "a", "equals": 1}, {"all": [Y, {"arg": "args.a", "in": [2, 3]}]}]},
         {"arg": "a[*]", "equals": "x", "in": ["y"]},
+        {"all": [{"arg": "a", "equals": 1}, {"arg": 'args["a"]', "equals": 2}]},
+        {"all": [{"arg": "a.b[0]", "equals": 1}, {"arg": 'args.a["b"][0]', "equals": 2}]},
         {"all": [{"action": "Read"}, {"action": {"in": ["Bash", "Write"]}}]},
         {"all": [{"principal": "a"}, {"principal": {"equals": "b"}}]},
     ],
@@ -105,6 +108,37 @@ def test_a_rule_that_an_earlier_one_makes_idle_is_refused() -> None:
     assert "rule a before" in refused(rule("a", X), rule("b", X, verdict="escalate"))
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"arg": "a", "lt": 3}, {"arg": "args.a", "lt": 3}),
+        ({"arg": "a.b[*].c", "lt": 3}, {"arg": 'args["a"]["b"][*].c', "lt": 3}),
+        ({"arg": 'a["x.y"].*', "lt": 3}, {"arg": 'args.a["x.y"].*', "lt": 3}),
+        ({"action": "Bash"}, {"action": "run_shell_command"}),
+        ({"action": "Bash"}, {"action": {"equals": "Bash"}}),
+        ({"principal": "alice"}, {"principal": {"equals": "alice"}}),
+        ({"not": {"action": "Bash"}}, {"not": {"action": {"equals": "shell"}}}),
+    ],
+)
+def test_one_condition_in_two_spellings_is_one(one: dict[str, object], other: dict[str, object]) -> None:
+    assert "rule a before" in refused(rule("a", one), rule("b", {"all": [other, Z]}))
+    assert "says the same as [0]" in refused(rule("r", {"any": [one, other]}))
+    if "not" not in one:
+        assert "and for its 'not'" in refused(rule("r", {"all": [one, {"not": other}]}))
+
+
+def test_conditions_that_only_look_alike_are_two() -> None:
+    for one, other in [
+        ({"arg": "a.b", "lt": 3}, {"arg": 'a["a.b"]', "lt": 3}),
+        ({"arg": 'args["a.b"]', "lt": 3}, {"arg": "a.b", "lt": 3}),
+        ({"arg": "a.*", "lt": 3}, {"arg": 'a["*"]', "lt": 3}),
+        ({"arg": "a[0]", "lt": 3}, {"arg": 'a["0"]', "lt": 3}),
+        ({"action": "Bash"}, {"action": {"equals": "Bash", "raw": True}}),
+        ({"action": "Bas*"}, {"action": "Bash*"}),
+    ]:
+        accepted(rule("a", {"all": [one, X]}), rule("b", {"all": [other, Z]}))
+
+
 def test_a_rule_that_may_still_decide_something_is_read() -> None:
     both = {"all": [X, Y]}
     accepted(rule("narrow", both), rule("wide", X))
@@ -133,6 +167,31 @@ def test_an_argument_that_no_known_tool_has_is_refused() -> None:
     deep = {"all": [{"action": "shell"}, {"not": {"arg": "o.z", "equals": 1}}]}
     assert "'o.z'" in refused(rule("r", deep), tools=TOOLS)
     assert "'x'" in refused(rule("r", {"arg": "x", "equals": 1}), tools={"Bash": TOOLS["Bash"]})
+
+
+def test_a_rule_is_about_an_argument_that_a_known_tool_has() -> None:
+    when = {"all": [{"action": "Bash"}, {"arg": "command", "contains": "x"}]}
+    line = refused(rule("r", when, attributed_to="comand"), tools=TOOLS)
+    assert "rule r: attributed_to: is about argument 'comand', which no known tool here has" in line
+    assert "did you mean 'command'?" in line
+    accepted(rule("r", when, attributed_to="args.command"), tools=TOOLS)
+    accepted(rule("r", {"action": "Other"}, attributed_to="x"), tools=TOOLS)
+
+
+@pytest.mark.parametrize("sink", ["comand", "args.comand", "Bash.comand"])
+def test_a_sink_that_no_known_tool_has_is_refused(sink: str) -> None:
+    flow = {"flow": {"source": "tool:fetch", "sink": sink}}
+    assert f"when: has a sink '{sink}', which no known tool here has" in refused(
+        rule("r", {"any": [X, {"not": flow}]}), tools={"Bash": TOOLS["Bash"]}
+    )
+
+
+@pytest.mark.parametrize(
+    "sink", ["command", "Bash.command", "o.k", "Bash.o", "Bash.o.z", "Other.x", "B*.x", "x.y.command"]
+)
+def test_a_sink_that_some_tool_may_have_is_read(sink: str) -> None:
+    flow = {"flow": {"source": "tool:fetch", "sink": sink}}
+    accepted(rule("r", flow), tools={"Bash": TOOLS["Bash"]})
 
 
 TYPED = {

@@ -107,7 +107,8 @@ HELD: Final[dict[str, tuple[str, str]]] = {
     "S66": (
         _A,
         "test_whatever_a_detector_finds_it_attributes_to_an_argument_or_to_none"
-        " test_whatever_a_built_in_rule_objects_to_in_its_examples_is_attributed",
+        " test_whatever_a_built_in_rule_objects_to_in_its_examples_is_attributed"
+        " test_a_declared_rule_names_its_argument_just_where_the_event_has_it",
     ),
     "S67": (_A, "test_whatever_a_detector_finds_it_attributes_to_an_argument_or_to_none"),
     "S68": (_L, "test_the_epoch_rises_only_when_the_digest_changes"),

@@ -85,3 +85,21 @@ def test_whatever_a_built_in_rule_objects_to_in_its_examples_is_attributed(name:
             assert _attributed(said, event), (doc.id, event.args, said.attributed_to)
             found += 1
     assert found > 10
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"command": "rm -rf /"}, "command"),
+        ({"cmd": "rm -rf /"}, None),  # some tools call it so
+        ({"command": "rm -rf /", "cmd": "ls"}, "command"),
+    ],
+)
+def test_a_declared_rule_names_its_argument_just_where_the_event_has_it(
+    args: dict[str, object], path: str | None
+) -> None:
+    rules = parse_document(builtin("coding-agent"), where="coding-agent").rules
+    (destroys,) = compile_rules([doc for doc in rules if doc.id == "fs.destroy"], Source("builtin", "coding-agent"))
+    said = destroys.function(SensorEvent("Bash", args))
+    assert said is not None
+    assert (said.verdict, said.attributed_to) == (Verdict.BLOCK, path)

@@ -19,13 +19,14 @@ from typing import Final, TypeAlias
 
 from interlock.engine.policy.problems import BadPolicy, CannotJudge
 
-__all__ = ["MAX_REACHED", "MAX_STEPS", "compile_path", "path_steps"]
+__all__ = ["MAX_REACHED", "MAX_STEPS", "compile_path", "one_spelling", "path_steps"]
 
 MAX_STEPS: Final = 32  # steps in a path
 MAX_REACHED: Final = 100_000  # values that one path may reach in one event, where no other limit is given
 
 _Step: TypeAlias = str | int | None  # a key, an index, or every value of a mapping
 _EVERY_ELEMENT: Final = -1
+_SIGNS: Final = frozenset(".[]")
 
 
 def compile_path(path: str, where: str, most: int = MAX_REACHED) -> Callable[[Mapping[str, object]], Iterator[object]]:
@@ -53,6 +54,22 @@ def path_steps(path: str, where: str) -> tuple[_Step, ...]:
     if len(steps) > MAX_STEPS:
         raise BadPolicy(f"path has more than {MAX_STEPS} steps", where=where)
     return steps
+
+
+def one_spelling(path: str) -> str:
+    """A path as it is spelt where only one spelling is wanted: without `args.`, with brackets where a name needs them.
+
+    Raises: BadPolicy.
+    """
+    return path if path.isidentifier() else "".join(map(_spelt, path_steps(path, ""))).removeprefix(".")
+
+
+def _spelt(step: _Step) -> str:
+    if step is None:
+        return ".*"
+    if isinstance(step, int):
+        return "[*]" if step == _EVERY_ELEMENT else f"[{step}]"
+    return f".{step}" if step and step != "*" and not _SIGNS & set(step) else f"[{json.dumps(step)}]"
 
 
 def _next_level(level: list[object], step: _Step, path: str, most: int) -> list[object]:

@@ -121,7 +121,7 @@ def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool], unjudged: Ve
             return _decision(doc, event) if doc.condition(event) and counted(event) else None
         except CannotJudge as e:
             verdict = too_large if isinstance(e, Oversized) else unjudged
-            return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, doc.attributed_to)
+            return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, _named(doc, event))
 
     tie_plan(function, _plan(doc, unjudged))
     return function
@@ -134,14 +134,21 @@ def _decision(doc: RuleDoc, event: SensorEvent) -> Decision | None:
     if masked is None or masked.verdict == Verdict.ALLOW:
         return None
     masked = removing(masked, event) if doc.mask.removes and masked.verdict is Verdict.MODIFY else masked
-    return dataclasses.replace(
-        masked, reason=doc.reason, policy_id=doc.policy_id, attributed_to=doc.attributed_to or masked.attributed_to
-    )
+    about = _named(doc, event) or masked.attributed_to
+    return dataclasses.replace(masked, reason=doc.reason, policy_id=doc.policy_id, attributed_to=about)
 
 
 def _attributed(doc: RuleDoc, event: SensorEvent) -> str | None:
     """The argument that the rule names, or the one that a flow of its own leads to."""
-    if doc.attributed_to is not None or doc.origin is None:
-        return doc.attributed_to
+    named = _named(doc, event)
+    if named is not None or doc.origin is None:
+        return named
     origin = doc.origin(event)
     return origin.path or None if origin is not None else None
+
+
+def _named(doc: RuleDoc, event: SensorEvent) -> str | None:
+    """The path that the rule says it is about, where the event has that argument: tools call theirs by many names."""
+    if doc.attributed_to is None or doc.about is None or doc.about in event.args:
+        return doc.attributed_to
+    return None

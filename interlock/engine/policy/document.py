@@ -111,7 +111,7 @@ def finish_document(opened: Opened, setup: Setup) -> Document:
     rules = parse_rules(given, where, setup)
     _demand_live(rules, {row.rule for row in settings.quarantine}, where)
     for rule in rules:
-        demand_known_arguments(rule.when, rule.phase, settings.tools, f"{where}: rule {rule.id}: when")
+        demand_known_arguments(rule.when, rule.attributed_to, rule.phase, settings.tools, f"{where}: rule {rule.id}")
     marks: dict[str, object] = {
         "name": opened.name,
         "extends": opened.extends,

@@ -25,6 +25,7 @@ from interlock.engine.decision import Verdict
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Origin, Phase, SensorEvent, frozen_args
 from interlock.engine.payload import FrozenDict, FrozenList
+from interlock.engine.policy.argpath import path_steps
 from interlock.engine.policy.conditions import COUNTED, Condition, build_detector, compile_condition
 from interlock.engine.policy.conditions_call import flow_origin
 from interlock.engine.policy.counting import Counter, parse_counter
@@ -115,8 +116,9 @@ _NO_EXAMPLES: Final = Examples()
 class RuleDoc:
     """One rule as its document says it, defaults filled in.
 
-    `condition` is its `when`, compiled, without the `counters`, which are asked last. `origin` gives the first origin
-    that a flow in it is met by: what a decision is attributed to where the rule itself does not say.
+    `condition` is its `when`, compiled, without the `counters`, which are asked last. `about` is the argument in which
+    `attributed_to` lies (None for any). `origin` gives the first origin that a flow in it is met by: what a decision is
+    attributed to where the rule itself does not say, or the event has no such argument.
     """
 
     id: str
@@ -133,6 +135,7 @@ class RuleDoc:
     condition: Condition = field(repr=False, compare=False)
     shadow: bool = False
     counters: tuple[Counter, ...] = ()
+    about: str | None = None
     origin: Callable[[SensorEvent], Origin | None] | None = field(default=None, repr=False, compare=False)
     setup: Setup = field(default=PLAIN, repr=False, compare=False)
 
@@ -202,6 +205,7 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
         condition = compile_condition(stateless, phase, at, setup)
     demand_sense(when, at)
     demand_reach(when, at)
+    path, about = _attributed(body, where) if "attributed_to" in body else (None, None)
     return RuleDoc(
         id=rule_id,
         phase=phase,
@@ -209,7 +213,7 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
         verdict=verdict,
         reason=_line(body, "reason", where),
         policy_id=name_of(body, "policy_id", where) if "policy_id" in body else rule_id,
-        attributed_to=_line(body, "attributed_to", where) if "attributed_to" in body else None,
+        attributed_to=path,
         locked="locked" in body and _flag(body["locked"], f"{where}: locked"),
         shadow="shadow" in body and _flag(body["shadow"], f"{where}: shadow"),
         mask=_mask(body, phase, verdict, setup, where),
@@ -217,6 +221,7 @@ def _rule(body: dict[str, object], where: str, setup: Setup) -> RuleDoc:
         examples=_examples(body["examples"], phase, f"{where}: examples") if "examples" in body else _NO_EXAMPLES,
         condition=condition,
         counters=counters,
+        about=about,
         origin=_origin(stateless, phase, setup, at),
         setup=setup,
     )
@@ -252,6 +257,13 @@ def _origin(
         if isinstance(part, dict) and "flow" in part:
             return flow_origin(part["flow"], Frame(phase, setup), where)
     return None
+
+
+def _attributed(body: dict[str, object], where: str) -> tuple[str, str | None]:
+    """The path that a rule says it is about, and the argument in which that lies. Raises: BadPolicy."""
+    path = _line(body, "attributed_to", where)
+    first = path_steps(path, f"{where}: attributed_to")[0]
+    return path, first if isinstance(first, str) else None
 
 
 def _verdict(body: dict[str, object], where: str) -> Verdict:

@@ -7,7 +7,9 @@ Found by rule, not by proof; each is refused, for it is never what its author me
   its own `not`
 - the same condition twice in one `all` or `any`
 - a rule that an earlier rule of the document makes idle: whatever it fires on, that one fires on too, by the same
-  conditions letter by letter, with a block or with the same verdict
+  conditions, with a block or with the same verdict
+Conditions are the same that say the same letter by letter, however a path to an argument is spelt, a tool is called in
+other frameworks, and a name is given (as a text or by `equals`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Final
 from interlock.base.canonical import json_encoder
 from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Verdict
+from interlock.engine.policy.argpath import one_spelling
 from interlock.engine.policy.matching import compile_test
 from interlock.engine.policy.names import names_of
 from interlock.engine.policy.normalise import normal
@@ -145,7 +148,7 @@ def _subject(part: Mapping[str, object]) -> tuple[str, object]:
         if kind in part:
             return kind, part[kind]
     if isinstance(path := part.get("arg"), str):
-        return f"argument {path.removeprefix('args.')}", {key: value for key, value in part.items() if key != "arg"}
+        return f"argument {one_spelling(path)}", {key: value for key, value in part.items() if key != "arg"}
     return "", None
 
 
@@ -240,8 +243,35 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-# One text for one condition, however its keys are ordered.
-_key: Final = json_encoder(sort_keys=True, default=_plain)
+_text: Final = json_encoder(sort_keys=True, default=_plain)
+
+
+def _key(value: object) -> str:
+    """One text for one condition, however its keys are ordered and its names are spelt."""
+    return _text(_alike(value))
+
+
+def _alike(value: object) -> object:
+    """A condition in the one spelling in which it is compared."""
+    if isinstance(value, list | tuple):
+        return [_alike(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(path := value.get("arg"), str):
+        return value if path.isidentifier() else {**value, "arg": one_spelling(path)}
+    for kind in _NAMED:
+        if kind in value:
+            return {kind: _alike_name(value[kind], tools=kind == "action")}
+    joined = [kind for kind in ("all", "any", "not") if kind in value]
+    return {kind: _alike(value[kind]) for kind in joined} if joined else value
+
+
+def _alike_name(test: object, *, tools: bool) -> object:
+    if isinstance(test, dict) and set(test) == {"equals"}:
+        test = test["equals"]
+    elif not isinstance(test, str) or any(sign in test for sign in "*?["):
+        return test
+    return {"equals": sorted(names_of(test)) if tools and isinstance(test, str) else test}
 
 
 def _list(value: object) -> list[object]:

@@ -1,17 +1,19 @@
 """Known tools: where a document gives the JSON Schema of a tool's arguments, its rules are held to it.
 
 A rule that addresses known tools by name, or all tools, and asks for an argument that none of them has, would never
-fire: it is refused. A schema without `properties`, or with `additionalProperties` that are allowed outright, knows no
-bounds, and below an argument only what its own `properties` and `items` say is held against a path. Where a schema
-gives the `type` or the values (`enum`, `const`) of an argument, a test that no such value passes is refused too.
+fire: it is refused. So is one that says it is about such an argument, or whose flow leads into one. A schema without
+`properties`, or with `additionalProperties` that are allowed outright, knows no bounds, and below an argument only what
+its own `properties` and `items` say is held against a path. Where a schema gives the `type` or the values (`enum`,
+`const`) of an argument, a test that no such value passes is refused too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from interlock.engine.event import Phase
+from interlock.engine.origins import readings_of
 from interlock.engine.policy.argpath import path_steps
 from interlock.engine.policy.matching import BESIDE, compile_test
 from interlock.engine.policy.names import names_of
@@ -24,11 +26,17 @@ _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "obj
 
 
 def demand_known_arguments(
-    when: Mapping[str, object], phase: Phase, tools: Mapping[str, Mapping[str, object]], where: str
+    when: Mapping[str, object],
+    attributed_to: str | None,
+    phase: Phase,
+    tools: Mapping[str, Mapping[str, object]],
+    where: str,
 ) -> None:
-    """Raises: BadPolicy, where a condition asks for an argument that no tool it can see has."""
+    """Raises: BadPolicy, where a rule names an argument that no tool it can see has; `where` is the rule."""
     if not tools or phase != "call":
         return
+    for sink in _sinks(when):
+        _demand_sink(sink, tools, f"{where}: when")
     addressed = _addressed(when)
     schemas = list(tools.values())
     if addressed is not None:
@@ -36,17 +44,33 @@ def demand_known_arguments(
         if not all(known):
             return  # some tool that it addresses is not among the known ones
         schemas = [schema for many in known for schema in many]
+    if attributed_to is not None and not any(_at(schema, path_steps(attributed_to, where)) for schema in schemas):
+        raise _unknown(f"is about argument {attributed_to!r}", attributed_to, schemas, f"{where}: attributed_to")
     for path, test in _asked(when):
         held = [found for schema in schemas for found in _at(schema, path_steps(path, where))]
         if not held:
-            arguments = {str(name) for schema in schemas for name in _properties(schema) or ()}
-            raise BadPolicy(
-                f"asks for argument {path!r}, which no known tool here has",
-                where=where,
-                fix=did_you_mean(path.removeprefix("args.").split(".")[0], arguments),
-            )
+            raise _unknown(f"asks for argument {path!r}", path, schemas, f"{where}: when")
         if not any(_may_pass(schema, test) for schema in held):
-            raise BadPolicy(f"asks of argument {path!r} what its tool's schema does not let it be", where=where)
+            told = f"asks of argument {path!r} what its tool's schema does not let it be"
+            raise BadPolicy(told, where=f"{where}: when")
+
+
+def _unknown(told: str, path: str, schemas: Iterable[Mapping[str, object]], where: str) -> BadPolicy:
+    arguments = {str(name) for schema in schemas for name in _properties(schema) or ()}
+    fix = did_you_mean(path.removeprefix("args.").split(".")[0], arguments)
+    return BadPolicy(f"{told}, which no known tool here has", where=where, fix=fix)
+
+
+def _demand_sink(sink: str, tools: Mapping[str, Mapping[str, object]], where: str) -> None:
+    """Raises: BadPolicy, where each way to read a sink leads to known tools alone, and into none of their arguments."""
+    seen: list[Mapping[str, object]] = []
+    for action, path in readings_of(sink):
+        schemas = list(tools.values()) if not action else [tools[action]] if action in tools else []
+        steps = tuple(None if step == "*" else step for step in path)
+        if not schemas or any(_at(schema, steps) for schema in schemas):
+            return
+        seen += schemas
+    raise _unknown(f"has a sink {sink!r}", sink.rpartition(".")[2], seen, where)
 
 
 def _addressed(when: Mapping[str, object]) -> list[str] | None:
@@ -79,6 +103,19 @@ def _asked(when: object) -> Iterator[tuple[str, Mapping[str, object]]]:
     elif isinstance(when, list | tuple):
         for part in when:
             yield from _asked(part)
+
+
+def _sinks(when: object) -> Iterator[str]:
+    """The sinks of all flows in a condition."""
+    if isinstance(when, Mapping):
+        flow = when.get("flow")
+        if isinstance(flow, Mapping) and isinstance(sink := flow.get("sink"), str):
+            yield sink
+        for kind in ("all", "any", "not"):
+            yield from _sinks(when.get(kind))
+    elif isinstance(when, list | tuple):
+        for part in when:
+            yield from _sinks(part)
 
 
 def _at(schema: object, steps: tuple[str | int | None, ...]) -> tuple[object, ...]:

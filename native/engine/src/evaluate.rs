@@ -175,9 +175,11 @@ impl Rule {
             None => true,
             Some(condition) => match condition.holds(context) {
                 Ok(holds) => holds,
-                Err(Unjudged::Cannot(what)) => return Ok(Some(self.cannot(&what, self.unjudged))),
+                Err(Unjudged::Cannot(what)) => {
+                    return Ok(Some(self.cannot(&what, self.unjudged, context.event)))
+                }
                 Err(Unjudged::Oversized(what)) => {
-                    return Ok(Some(self.cannot(&what, self.oversize)))
+                    return Ok(Some(self.cannot(&what, self.oversize, context.event)))
                 }
                 Err(Unjudged::Unable) => return Err(Unjudged::Unable),
             },
@@ -189,9 +191,9 @@ impl Rule {
             Act::Fixed(_) => self.said_of(context.event).map(Some),
             Act::Mask(mask) => Ok(mask
                 .judge(context)?
-                .map(|said| Saying::This(self.with_own_words(said)))),
+                .map(|said| Saying::This(self.with_own_words(said, context.event)))),
             Act::Remove(mask) => Ok(mask.judge(context)?.map(|said| {
-                let decision = self.with_own_words(said);
+                let decision = self.with_own_words(said, context.event);
                 let edit = decision.edit.map(Edit::emptied);
                 Saying::This(Decision { edit, ..decision })
             })),
@@ -201,34 +203,46 @@ impl Rule {
         }
     }
 
-    /// The rule's decision; about the argument that a flow leads to, where it names none.
+    /// The path that the rule names, where the event has that argument: tools call theirs by many names.
+    fn named(&self, event: &Event<'_>) -> Option<&String> {
+        let there = |name: &String| event.arg(name).is_some();
+        self.attributed_to
+            .as_ref()
+            .filter(|_| self.about.as_ref().is_none_or(there))
+    }
+
+    /// The rule's decision; about the argument that a flow leads to, where it names none that there is.
     fn said_of(&self, event: &Event<'_>) -> Result<Saying, Unjudged> {
-        let Some(flow) = self.flow.as_ref().filter(|_| self.attributed_to.is_none()) else {
-            return Ok(Saying::Fixed);
+        let named = self.named(event);
+        let attributed_to = match self.flow.as_ref().filter(|_| named.is_none()) {
+            Some(flow) => {
+                let path = flow.first(event)?.map(|origin| origin.path.to_string());
+                path.filter(|path| !path.is_empty())
+            }
+            None if named == self.attributed_to.as_ref() => return Ok(Saying::Fixed),
+            None => None,
         };
-        let path = flow.first(event)?.map(|origin| origin.path.to_string());
-        let attributed_to = path.filter(|path| !path.is_empty());
         Ok(Saying::This(Decision {
             attributed_to,
             ..self.fixed_decision()
         }))
     }
 
-    fn cannot(&self, what: &str, verdict: Verdict) -> Saying {
+    fn cannot(&self, what: &str, verdict: Verdict, event: &Event<'_>) -> Saying {
         Saying::This(Decision {
             verdict,
             reason: format!("rule {} cannot judge this: {what}", self.id),
             policy_id: Some(LIMITS_POLICY_ID.to_owned()),
-            attributed_to: self.attributed_to.clone(),
+            attributed_to: self.named(event).cloned(),
             edit: None,
         })
     }
 
-    fn with_own_words(&self, said: Said) -> Decision {
+    fn with_own_words(&self, said: Said, event: &Event<'_>) -> Decision {
         Decision {
             reason: self.reason.clone(),
             policy_id: Some(self.policy_id.clone()),
-            attributed_to: self.attributed_to.clone().or(said.attributed_to),
+            attributed_to: self.named(event).cloned().or(said.attributed_to),
             verdict: said.verdict,
             edit: said.edit,
         }

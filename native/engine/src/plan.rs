@@ -15,6 +15,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
+use crate::argpath::ArgPath;
 use crate::conditions::{detector_of, phase_of, Condition};
 use crate::deeds::Flow;
 use crate::detectors::Detector;
@@ -87,9 +88,11 @@ pub struct Rule {
     pub reason: String,
     /// The policy that says it.
     pub policy_id: String,
-    /// The argument that it is about.
+    /// The path that it is about.
     pub attributed_to: Option<String>,
-    /// The flow that its decision is about, where it names no argument.
+    /// The argument in which that path lies; nothing for any.
+    pub about: Option<String>,
+    /// The flow that its decision is about, where it names no argument that the event has.
     pub flow: Option<Flow>,
     /// What it says where a text is longer than its patterns read: block or escalate.
     pub oversize: Verdict,
@@ -233,6 +236,7 @@ impl Rule {
             act,
             reason: doc.reason.unwrap_or_default(),
             policy_id: doc.policy_id.unwrap_or_default(),
+            about: argument(doc.attributed_to.as_deref())?,
             attributed_to: doc.attributed_to,
             flow: if doc.flow.is_null() {
                 None
@@ -243,6 +247,15 @@ impl Rule {
             unjudged: objection(&doc.unjudged, "unjudged")?,
         })
     }
+}
+
+/// The argument in which a path lies; nothing where there is no path, or one that leads into any.
+fn argument(path: Option<&str>) -> Result<Option<String>, String> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let steps = ArgPath::new(path, 0).map_err(|what| format!("attributed_to: {what}"))?;
+    Ok(steps.argument().map(str::to_owned))
 }
 
 /// A verdict that objects, by its word.
