@@ -1,6 +1,8 @@
 """How the built-in policy does on commands that others wrote: spellings to meet, and ordinary commands to let through.
 
 The thresholds are what this form reaches with a little room; the numbers themselves stand in the assertions' messages.
+And both engines say the same, under that policy, of every command and call that the corpora hold. Each command is
+judged once for all tests, by both.
 """
 
 from __future__ import annotations
@@ -9,28 +11,43 @@ import functools
 import gzip
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from interlock.commons.harness import TREE, OrdinaryCheckout
 from interlock.engine.analysis.harmless import prove
 from interlock.engine.decision import Verdict
-from interlock.engine.evaluate import evaluate
+from interlock.engine.evaluate import Evaluator, Outcome, evaluate
 from interlock.engine.event import SensorEvent
+from interlock.engine.payload import result_args
 from interlock.engine.policy.builtins import builtin, resolver
 from interlock.engine.policy.load import load_policy
 from interlock.engine.policy.model import Policy, Source
+from interlock.native.availability import availability
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "corpora"
 SAMPLE = 3000  # ordinary commands judged in the normal run
+EVERY = 7  # one row in so many is compared in the normal run
 MET = (Verdict.BLOCK, Verdict.ESCALATE)
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/corpora is not there")
+NATIVE = pytest.mark.skipif(not availability().installed, reason=availability().sentence)
 
-Row = dict[str, str]
+Row = dict[str, Any]
 
 
+class Judged(NamedTuple):
+    """What Python said of a command, whether a rule failed, and whether the native engine said all the same."""
+
+    verdict: Verdict
+    failed: bool
+    alike: bool
+
+
+@functools.cache
 def _rows(name: str) -> list[Row]:
     with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt", encoding="utf-8") as f:
         return [json.loads(line) for line in f]
@@ -42,10 +59,32 @@ def _policy() -> Policy:
     return load_policy(builtin("coding-agent"), where="coding-agent.json", source=source, resolve=resolver(None))
 
 
+@functools.cache
+def _native() -> Evaluator | None:
+    return pytest.importorskip("interlock.native.evaluator").NativeEvaluator() if availability().installed else None
+
+
+def _told(outcome: Outcome) -> tuple[object, ...]:
+    args = json.dumps(outcome.event.args, sort_keys=True, default=repr)
+    fired = [rule.id for rule in outcome.fired]
+    return outcome.decision, outcome.decision.modified_args, args, fired, [r.id for r, _ in outcome.shadows]
+
+
+def _judged_event(event: SensorEvent) -> Judged:
+    outcome, native = evaluate(_policy(), event), _native()
+    alike = native is None or _told(native.evaluate(_policy(), event)) == _told(outcome)
+    return Judged(outcome.decision.verdict, outcome.cause is not None, alike)
+
+
+@functools.cache
+def _judged(command: str) -> Judged:
+    return _judged_event(SensorEvent("Bash", {"command": command}, cwd="/home/dev/app"))
+
+
 def _verdict(command: str) -> Verdict:
-    outcome = evaluate(_policy(), SensorEvent("Bash", {"command": command}))
-    assert outcome.cause is None, command  # a rule that raised would block, and look like a success
-    return outcome.decision.verdict
+    judged = _judged(command)
+    assert not judged.failed, command  # a rule that raised would block, and look like a success
+    return judged.verdict
 
 
 def _spellings(tier: str, *expect: str) -> list[Row]:
@@ -117,6 +156,7 @@ def test_all_ordinary_commands_are_let_through() -> None:
 ONLY_READS = ("-prune", "cut -d")
 
 
+@functools.cache
 def _proven(command: str) -> bool:
     return prove(SensorEvent("Bash", {"command": command}, cwd=TREE), OrdinaryCheckout()) is not None
 
@@ -144,3 +184,44 @@ def test_the_share_of_all_ordinary_commands_that_is_proven_harmless_is_the_one_t
     rows = _benign()
     share = sum(_proven(r["command"]) for r in rows) / len(rows)
     assert 0.115 <= share <= 0.14, share  # docs/reference/shell.md says 11.7 %, and how many could be
+
+
+# -- both engines ----------------------------------------------------------------------------------------------------
+
+
+def _events_beside_commands(row: Row) -> Iterator[SensorEvent]:
+    if isinstance(args := row.get("args"), dict):
+        yield SensorEvent(str(row.get("tool", "tool")), args)
+    else:
+        yield SensorEvent("fetch", result_args(row), "result")
+        yield SensorEvent("send", row)
+
+
+def _is_alike(row: Row) -> bool:
+    if isinstance(command := row.get("command"), str):
+        return _judged(command).alike
+    return all(_judged_event(event).alike for event in _events_beside_commands(row))
+
+
+def _apart(name: str, every: int = 1) -> list[int]:
+    return [at for at, row in enumerate(_rows(name)) if at % every == 0 and not _is_alike(row)]
+
+
+@NATIVE
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["benign_commands", "destructive_spellings", "atomic_posix", "gtfobins", "bug_cases"])
+def test_every_command_is_decided_alike(name: str) -> None:
+    assert _apart(name) == []
+
+
+@NATIVE
+@pytest.mark.parametrize("name", ["benign_commands", "destructive_spellings"])
+def test_commands_are_decided_alike(name: str) -> None:
+    assert _apart(name, EVERY) == []
+
+
+@NATIVE
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["benign_tool_calls", "secrets", "injections", "hook_payloads"])
+def test_every_call_and_result_is_decided_alike(name: str) -> None:
+    assert _apart(name) == []
