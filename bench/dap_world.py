@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,14 +34,15 @@ from interlock.commons.membership import (
 )
 from interlock.dap.backend import VdafBackend
 from interlock.dap.client import build_report
-from interlock.dap.messages import Report
+from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.messages import Interval, Report
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.taskfile import dump_key, load_key
 from interlock.dap.vdaf.circuits import best_chunk_length
 from interlock.node.storage.dap_tasks import TaskDirectory
 
-__all__ = ["OPERATOR", "TOKEN", "World", "keys_of", "made", "ring_key"]
+__all__ = ["OPERATOR", "TOKEN", "World", "collected", "keys_of", "made", "ring_key"]
 
 TOKEN: Final = "bench-" + "ab" * 16
 OPERATOR: Final = "shares.example"
@@ -51,6 +53,7 @@ _LASTS_US: Final = 86_400_000_000
 _TOKEN_BITS: Final = 2048
 _PSS: Final = padding.PSS(padding.MGF1(hashes.SHA384()), blind_rsa.SALT_SIZE)
 _MEMBERS: Final = "members.json"
+_WAIT_S: Final = 600
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class World:
         return MembershipProof(self.task.task_id, epoch, signer, prepared[: blind_rsa.PREFIX_SIZE], signature)
 
 
-def made(root: Path, length: int, leader_url: str, helper_url: str) -> World:
+def made(root: Path, length: int, leader_url: str, helper_url: str, *, precision: int = _PRECISION) -> World:
     """Write down what two aggregators at these URLs need, below `root`."""
     der = blind_rsa.new_private_key(_TOKEN_BITS)
     private = load_der_private_key(der, None)
@@ -105,7 +108,7 @@ def made(root: Path, length: int, leader_url: str, helper_url: str) -> World:
             catalog_digest=hashlib.sha256(b"bench").digest(),
             leader_url=leader_url,
             helper_url=helper_url,
-            time_precision=_PRECISION,
+            time_precision=precision,
             min_batch_size=10,
             vdaf_config=Writer().u32(length).u64(1).u32(best_chunk_length(length)).done(),
             membership=TaskMembership(BLIND, _NAME).encode(),
@@ -138,3 +141,15 @@ def keys_of(root: Path) -> Callable[[str, int], MemberKeys]:
 def ring_key(root: Path, role: str) -> HpkeKey:
     path = root / f"{role}.key"
     return load_key(path.read_bytes(), where=str(path))
+
+
+def collected(collector: Collector, interval: Interval) -> Collected:
+    """Ask until all that was uploaded is counted."""
+    found: Collected | Pending = collector.ask(interval)
+    until = time.monotonic() + _WAIT_S
+    while isinstance(found, Pending):
+        if time.monotonic() > until:
+            raise TimeoutError("the pair did not count what it was sent")
+        time.sleep(0.02)
+        found = collector.poll(found)
+    return found
