@@ -7,27 +7,23 @@ without the native wheel. With --json the last line is one JSON object.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.dap_world import OPERATOR, TOKEN, World, keys_of, made
-from bench.processes import cpu_s
+from bench.dap_world import OPERATOR, TOKEN, World, collected, keys_of, made
+from bench.processes import aggregator, cpu_s, free_ports, peak_mib
 from bench.report import Goal, Report, shown
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import SystemClock
 from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.client import upload
-from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.collector import Collector
 from interlock.dap.drafts import Role
 from interlock.dap.messages import Interval
 from interlock.dap.messages import Report as DapReport
@@ -48,7 +44,6 @@ _REFERENCE: Final = 40  # reports
 _BATCH: Final = 100  # reports of a request, and of a job
 _UPLOADERS: Final = 2
 _MEMORY_MOST_MIB: Final = 300
-_WAIT_S: Final = 600
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def run(*, quick: bool = False, postgres: str = "") -> Report:
 
 
 def _one_length(root: Path, length: int, count: int, postgres: str, goals: list[Goal], notes: list[str]) -> None:
-    ports = _free_ports()
+    ports = free_ports()
     world = made(root, length, *(f"http://127.0.0.1:{port}" for port in ports))
     native = vdaf_of(world.task)
     if not isinstance(native, NativeVdaf):
@@ -84,10 +79,10 @@ def _one_length(root: Path, length: int, count: int, postgres: str, goals: list[
     reports = world.reports(native, count)
     alone = count / _alone(world, root, native, reports)
     reference = prio3_of_config(3, world.task.config.vdaf_configuration)
-    plain = _REFERENCE / _alone(world, root, reference, reports[:_REFERENCE], cores=1)
+    plain = _REFERENCE / _alone(world, root, reference, reports[:_REFERENCE])
     named = f"SumVec of length {length}"
     notes += [
-        f"{named}: the arithmetic alone (open, token, verify; both sides, every core) {alone:,.0f}/s",
+        f"{named}: the jobs alone (token, open, verify in one call; both sides, every core) {alone:,.0f}/s",
         f"{named}: the same by the Python reference {plain:,.0f}/s",
     ]
     for kind, stores in _stores(root, postgres).items():
@@ -109,7 +104,7 @@ def _stores(root: Path, postgres: str) -> dict[str, tuple[str, str]]:
 def _goals(named: str, length: int, rate: float, memory: float, alone: float, plain: float) -> list[Goal]:
     least, times = _LEAST[length], _REFERENCE_LEAST
     goals = [
-        (f"of the arithmetic alone, {named} (at least {least:.2f})", rate / alone, rate >= least * alone),
+        (f"of the jobs alone, {named} (at least {least:.2f})", rate / alone, rate >= least * alone),
         (f"times the Python reference, {named} (at least {times:g})", rate / plain, rate >= times * plain),
         (f"MiB of the leader, {named} (at most {_MEMORY_MOST_MIB})", memory, memory <= _MEMORY_MOST_MIB),
     ]
@@ -118,29 +113,18 @@ def _goals(named: str, length: int, rate: float, memory: float, alone: float, pl
     return goals
 
 
-def _alone(
-    world: World, root: Path, vdaf: VdafBackend, reports: Sequence[DapReport], cores: int = os.cpu_count() or 1
-) -> float:
-    """Seconds for opening, judging and verifying all reports on both sides, with nothing stored or sent."""
+def _alone(world: World, root: Path, vdaf: VdafBackend, reports: Sequence[DapReport]) -> float:
+    """Seconds for the jobs of both sides (check tokens, open, verify), with nothing stored or sent."""
     rings = {Role.LEADER: KeyRing([world.leader]), Role.HELPER: KeyRing([world.helper])}
-    admit, task, now_us = (
-        Admission(keys_of(root), PythonBlindRsa(), OPERATOR, SystemClock()),
-        world.task,
-        time.time_ns(),
-    )
-    now_us //= 1000
-
-    def judge(report: DapReport) -> None:
-        for _ in rings:
-            admit(task, report.metadata, report.public_share)
+    clock, task = SystemClock(), world.task
+    admit, now_us = Admission(keys_of(root), OPERATOR, clock), clock.now_us()
 
     def sealed(role: Role, report: DapReport, inbound: bytes = b"") -> SealedShare:
+        about = (report.metadata, report.public_share)
         share = report.leader_share if role is Role.LEADER else report.helper_share
-        return sealed_share(task, rings[role], report.metadata, report.public_share, share, now_us, inbound)
+        return sealed_share(task, rings[role], *about, share, now_us, inbound, lambda: admit(task, *about))
 
     started = time.perf_counter()
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(judge, reports, chunksize=_BATCH))
     for at in range(0, len(reports), _BATCH):
         some = reports[at : at + _BATCH]
         info = task.draft.input_share_info(Role.LEADER)
@@ -162,17 +146,17 @@ def _pair(
     requests = [reports[at : at + _BATCH] for at in range(0, len(reports), _BATCH)]
     collector = Collector(task, world.collector, vdaf_of(task), HttpExchange(TOKEN))
     with (
-        _served("helper", root, stores[1], ports[1]) as helper,
-        _served("leader", root, stores[0], ports[0]) as leader,
+        aggregator("helper", root, stores[1], ports[1]) as helper,
+        aggregator("leader", root, stores[0], ports[0]) as leader,
     ):
         before = cpu_s(leader.pid), cpu_s(helper.pid)
         started = time.perf_counter()
         with ThreadPoolExecutor(_UPLOADERS) as pool:
             refused = [errors for errors in pool.map(_uploader(world), requests) if errors]
-        found = _collected(collector, Interval(bucket, 1))
+        found = collected(collector, Interval(bucket, 1))
         seconds = time.perf_counter() - started
         spent = cpu_s(leader.pid) - before[0], cpu_s(helper.pid) - before[1]
-        memory = _memory_mib(leader.pid)
+        memory = peak_mib(leader.pid)
     if refused or found.report_count != len(reports):
         raise AssertionError(f"{found.report_count} of {len(reports)} reports were counted")
     leader_us, helper_us = (taken / len(reports) * 1e6 for taken in spent)
@@ -182,49 +166,6 @@ def _pair(
 def _uploader(world: World) -> Callable[[Sequence[DapReport]], object]:
     exchange = HttpExchange(TOKEN)
     return lambda reports: upload(exchange, world.task, reports)
-
-
-def _collected(collector: Collector, interval: Interval) -> Collected:
-    """Ask until all that was uploaded is counted."""
-    found: Collected | Pending = collector.ask(interval)
-    until = time.monotonic() + _WAIT_S
-    while isinstance(found, Pending):
-        if time.monotonic() > until:
-            raise TimeoutError("the pair did not count what it was sent")
-        time.sleep(0.02)
-        found = collector.poll(found)
-    return found
-
-
-def _free_ports() -> list[int]:
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for sock in held:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in held]
-
-
-@contextlib.contextmanager
-def _served(role: str, root: Path, store: str, port: int) -> Iterator[subprocess.Popen[str]]:
-    """An aggregator in a process of its own, which ends with the block."""
-    words = [sys.executable, "-m", "bench.dap_server", role, str(root), store, str(port)]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            raise RuntimeError(f"the {role} did not start")
-        yield process
-    finally:
-        process.communicate()
-
-
-def _memory_mib(pid: int) -> float:
-    """The most memory that a process has held; 0 where the system does not tell."""
-    status = Path(f"/proc/{pid}/status")
-    if not status.exists():
-        return 0.0
-    found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(found[0]) / 1024 if found else 0.0
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""One aggregator of `bench.dap` on its own port: `python -m bench.dap_server leader|helper DIR STORE PORT`.
+"""One aggregator of `bench.dap` on its own port: `python -m bench.dap_server leader|helper DIR STORE PORT [unproved]`.
 
 Prints its URL, and stops when its standard input is closed. STORE is a file, or the URL of a PostgreSQL database. The
-application and the server are those of `interlock mesh serve`.
+application and the server are those of `interlock mesh serve`. With `unproved` no proof of membership is checked.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from bench.dap_world import OPERATOR, TOKEN, keys_of, ring_key
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import SystemClock
+from interlock.base.signed import Signed, unsigned
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
+from interlock.dap.messages import ReportMetadata
 from interlock.dap.shares import KeyRing
+from interlock.dap.task import Task
+from interlock.native.vdaf import chosen_unsigned
 from interlock.node.http import Listen, serve
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles.admission import Admission
@@ -33,25 +37,30 @@ from interlock.node.tokens import TokenTable, token_hash
 __all__: list[str] = []
 
 
-def _app(role: str, root: Path, store: str) -> ASGIApp:
+def _app(role: str, root: Path, store: str, *, unproved: bool) -> ASGIApp:
     clock, tasks = SystemClock(), TaskDirectory(root / "tasks")
     ring, tokens = KeyRing([ring_key(root, role)]), TokenTable({"bench": token_hash(TOKEN)})
-    admit = Admission(keys_of(root), PythonBlindRsa(), OPERATOR, clock)
+    admit = _unchecked if unproved else Admission(keys_of(root), OPERATOR, clock)
     if role == "helper":
         answers = PostgresHelperStorage(store) if _is_url(store) else SqliteHelperStorage(Path(store))
         helper = Helper(tasks, ring, answers, vdaf_of, clock, os.urandom, admit=admit)
         return helper_app(helper, leaders=tokens, close=answers.close)
     reports = PostgresLeaderStorage(store) if _is_url(store) else SqliteLeaderStorage(Path(store))
-    leader = Leader(tasks, ring, reports, clock, admit=admit)
+    leader = Leader(tasks, ring, reports, clock, admit=admit, unsigned=chosen_unsigned(unsigned))
     driver = Driver(tasks, ring, reports, vdaf_of, clock, os.urandom, HttpExchange(TOKEN))
     return leader_app(leader, driver, members=tokens, collectors=tokens, close=reports.close)
+
+
+def _unchecked(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+    """Let in whatever comes."""
+    return ()
 
 
 def _is_url(store: str) -> bool:
     return store.startswith("postgresql:")
 
 
-def _run(role: str, root: Path, store: str, port: int) -> None:
+def _run(role: str, root: Path, store: str, port: int, *, unproved: bool) -> None:
     stop = threading.Event()
 
     def wait() -> None:
@@ -59,8 +68,9 @@ def _run(role: str, root: Path, store: str, port: int) -> None:
         stop.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    serve(_app(role, root, store), Listen(port=port), ready=lambda url: print(url, flush=True), stop=stop)
+    app = _app(role, root, store, unproved=unproved)
+    serve(app, Listen(port=port), ready=lambda url: print(url, flush=True), stop=stop)
 
 
 if __name__ == "__main__":
-    _run(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    _run(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), unproved=sys.argv[5:] == ["unproved"])

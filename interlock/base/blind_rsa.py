@@ -120,7 +120,7 @@ class PythonBlindRsa:
         return signature
 
     def verify(self, public: bytes, prepared: bytes, signature: bytes) -> None:
-        """By the library, which is several times as fast as the native wheel here; aggregators use this one."""
+        """By the library; aggregators check many at once (`signed`)."""
         key = _public(public)
         try:
             key.verify(signature, prepared, _PSS, hashes.SHA384())

@@ -9,7 +9,8 @@ in this order, and in no other:
     aggregators  verify_next (each) -> output share, or VdafError
     later        aggregate, merge (each) -> aggregate share; the collector unshards all of them
 
-An aggregator does a whole job of reports at once, from the sealed shares on: `leader_job`, `helper_job`.
+An aggregator does a whole job of reports at once, from the sealed shares on: `leader_job`, `helper_job`. What has to be
+signed of a report comes with it, and is checked before it is opened.
 
 A state, an output share and an aggregate share are bytes, so that they can be stored between steps; whoever keeps
 them keeps them secret, and no repr, error or log line may show them.
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from interlock.base.errors import InterlockError
+from interlock.base.signed import Signed
 
 __all__ = ["NONCE_SIZE", "SEED_SIZE", "VERIFY_KEY_SIZE", "Fault", "SealedShare", "VdafBackend", "VdafError", "Verdict"]
 
@@ -36,13 +38,17 @@ class VdafError(InterlockError):
     code = "vdaf"
 
 
-Fault = Literal["sealed", "malformed", "invalid"]  # does not open; holds no bare input share; does not verify
+# a signature does not hold; it does not open; it holds no bare input share; it does not verify
+Fault = Literal["unsigned", "sealed", "malformed", "invalid"]
 Verdict = tuple[bytes, bytes] | Fault  # of one report of a job
 
 
 @dataclass(frozen=True, slots=True)
 class SealedShare:
-    """One report of a job, as an aggregator has it; `inbound` is the leader's ping-pong message to the helper."""
+    """One report of a job, as an aggregator has it; `inbound` is the leader's ping-pong message to the helper.
+
+    `signed` is what has to be signed, or the report drops out before anything else is looked at.
+    """
 
     nonce: bytes
     public_share: bytes = field(repr=False)
@@ -52,6 +58,7 @@ class SealedShare:
     payload: bytes = field(repr=False)
     aad: bytes = field(repr=False)
     inbound: bytes = field(default=b"", repr=False)
+    signed: Sequence[Signed] = field(default=(), repr=False)
 
 
 class VdafBackend(Protocol):

@@ -11,6 +11,7 @@ Source: draft-ietf-ppm-dap-18, sections 4.5.3.2 and 4.6.3. Raises, throughout: D
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -238,9 +239,8 @@ class Helper:
         """A report for the VDAF. Raises: ReportRejected."""
         share, task, now_us = init.share, held.task, self._clock.now_us()
         about = (share.metadata, share.public_share)
-        sealed = sealed_share(task, self._keys, *about, share.ciphertext, now_us, init.payload)
-        self._admit(task, *about)
-        return sealed
+        admit = functools.partial(self._admit, task, *about)
+        return sealed_share(task, self._keys, *about, share.ciphertext, now_us, init.payload, admit)
 
     def _aggregate_share(self, held: AggregatorTask, request: AggregateShareReq, batch: Batch, drawn: bytes) -> bytes:
         check_size(held.task, batch)

@@ -15,11 +15,12 @@ Source: draft-ietf-ppm-dap-18, sections 4.4.2 and 4.6.1. Raises, throughout: Dap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from interlock.base.clock import Clock
+from interlock.base.signed import Signed, Unsigned, unsigned
 from interlock.dap.batches import check_collection
 from interlock.dap.drafts import ReportError
 from interlock.dap.fates import Fate, FateReq, FateResp, Question, Standing
@@ -65,6 +66,7 @@ class Leader:
         *,
         admit: Admit = admit_all,
         owner: Owner = owned_by_none,
+        unsigned: Unsigned = unsigned,
     ) -> None:
         self._tasks = tasks
         self._keys = keys
@@ -72,6 +74,7 @@ class Leader:
         self._clock = clock
         self._admit = admit
         self._owner = owner
+        self._unsigned = unsigned
 
     def hpke_configs(self) -> bytes:
         return self._keys.configs.encode()
@@ -89,7 +92,7 @@ class Leader:
         """
         held = task_of_id(self._tasks, task_id)
         request = decoded(UploadRequest.decode, body, task_id)
-        refusals = [self._refusal(held, report) for report in request.reports]
+        refusals = self._refusals(held, request.reports)
         new = [
             NewReport(report.metadata.report_id, report.metadata.time, report.encode(), member)
             for report, refusal in zip(request.reports, refusals, strict=True)
@@ -162,21 +165,30 @@ class Leader:
             return False
         return True
 
-    def _refusal(self, held: AggregatorTask, report: Report) -> ReportError | None:
-        """Why a report is turned down before it is stored.
+    def _refusals(self, held: AggregatorTask, reports: Sequence[Report]) -> list[ReportError | None]:
+        """Why reports are turned down before they are stored, what is signed of them all checked at once.
 
-        Its share is opened when its job begins, and not here (4.4.2 leaves it open): members would wait for it, and the
+        Anyone may send reports that prove whom they are from, so one without a token takes no place in the store. Its
+        share is opened when its job begins, and not here (4.4.2 leaves it open): members would wait for it, and the
         work would be done twice.
         """
+        found = [self._owed(held, report) for report in reports]
+        dropped = self._unsigned([() if isinstance(owed, ReportError) else owed for owed in found])
+        return [
+            owed if isinstance(owed, ReportError) else ReportRejected.of("unsigned").error if at in dropped else None
+            for at, owed in enumerate(found)
+        ]
+
+    def _owed(self, held: AggregatorTask, report: Report) -> Sequence[Signed] | ReportError:
+        """What has to be signed for a report to be stored, or why it is turned down whatever is signed."""
         now_us, metadata = self._clock.now_us(), report.metadata
         if self._keys.find(report.leader_share.config_id, now_us) is None:
             return ReportError.OUTDATED_CONFIG
         try:
             demand_timely(held.task, metadata, now_us)
-            self._admit(held.task, metadata, report.public_share)
+            return self._admit(held.task, metadata, report.public_share)
         except ReportRejected as e:
             return _AT_UPLOAD.get(e.error, e.error)
-        return None
 
 
 def _numbered(held: AggregatorTask, number: int, body: bytes) -> bytes:

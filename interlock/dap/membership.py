@@ -1,15 +1,17 @@
 """Who may report: the seam for proofs of membership. dap carries them and asks; what they are is for others to know.
 
 A task with the membership extension demands that each report has one public extension of the same number with a
-proof. Both aggregators ask their own `admit` about each report, so neither can let in what the other would not. The
-proof fixes the report's id: one proof is one id, and DAP's own check against replays makes that one report.
+proof. Both aggregators ask their own `admit` about each report, and check themselves what it says must be signed; so
+neither can let in what the other would not. The proof fixes the report's id: one proof is one id, and DAP's own check
+against replays makes that one report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from interlock.base.signed import Signed
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import MEMBERSHIP, Extension, ReportMetadata
 from interlock.dap.shares import ReportRejected
@@ -17,9 +19,10 @@ from interlock.dap.task import Task, TaskRefused
 
 __all__ = ["Admit", "NotAdmitted", "Owner", "ReportProof", "admit_all", "owned_by_none", "proof_in", "with_proof"]
 
-# Task, metadata and public share of a report that opened. Raises: NotAdmitted, to turn it down for good; any other
-# InterlockError says that it cannot be told now, and the request is to be made again.
-Admit = Callable[[Task, ReportMetadata, bytes], None]
+# Task, metadata and public share of a report -> what has to be signed, or the report is turned down for good. Raises:
+# NotAdmitted, to turn it down whatever is signed; any other InterlockError says that it cannot be told now, and the
+# request is to be made again.
+Admit = Callable[[Task, ReportMetadata, bytes], Sequence[Signed]]
 # Task, report id, and what shows that whoever asks about a report sent it. Raises: NotAdmitted.
 Owner = Callable[[Task, bytes, bytes], None]
 
@@ -46,10 +49,11 @@ class ReportProof(Protocol):
         """The proof for one report. Raises: ValueError, for a report of another task or epoch."""
 
 
-def admit_all(task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
+def admit_all(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
     """Ask for nothing beyond the bearer token. Raises: TaskRefused, for a task that demands proofs."""
     if task.membership is not None:
         raise TaskRefused("asks for proofs of membership, and none can be checked here", fix="give it a commons")
+    return ()
 
 
 def owned_by_none(task: Task, report_id: bytes, proof: bytes) -> None:

@@ -14,6 +14,7 @@ from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature, Rng
+from interlock.base.signed import Signed
 from interlock.dap import hpke
 from interlock.dap.backend import Fault, SealedShare
 from interlock.dap.drafts import ReportError, Role
@@ -49,6 +50,7 @@ __all__ = [
 
 LEEWAY_US: Final = 300 * MICROSECONDS  # how far a client's clock may run ahead
 _FAULTS: Final[dict[Fault, tuple[ReportError, str]]] = {
+    "unsigned": (ReportError.REPORT_DROPPED, "what has to be signed for the report to be let in is not"),
     "sealed": (ReportError.HPKE_DECRYPT_ERROR, "input share does not open"),
     "malformed": (ReportError.INVALID_MESSAGE, "input share is malformed, or has an extension that is not known here"),
     "invalid": (ReportError.VDAF_VERIFY_ERROR, "the report does not verify"),
@@ -197,16 +199,17 @@ def sealed_share(
     sealed: HpkeCiphertext,
     now_us: int,
     inbound: bytes = b"",
+    admit: Callable[[], Sequence[Signed]] = tuple,
 ) -> SealedShare:
     """A report for a job of the VDAF, which opens it; checked as far as 4.5.5 demands without that.
 
-    Raises: ReportRejected.
+    `admit` says what has to be signed, and is asked once all else is well. Raises: ReportRejected; of `admit`.
     """
     demand_timely(task, metadata, now_us)
     pair = _pair(keys, sealed, now_us)
     aad = _input_aad(task, metadata, public_share)
     about = (metadata.report_id, public_share, pair.public, pair.private)
-    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound)
+    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound, admit())
 
 
 def _pair(keys: KeyRing, sealed: HpkeCiphertext, now_us: int) -> hpke.KeyPair:

@@ -12,13 +12,14 @@ from operator import attrgetter
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from interlock.base.errors import InterlockError
+from interlock.base.signed import Signed, Unsigned
 from interlock.native.availability import availability
 
-__all__ = ["NativeVdaf", "chosen_vdaf"]
+__all__ = ["NativeVdaf", "chosen_unsigned", "chosen_vdaf"]
 
 _SHARES: Final = 2
 _T = TypeVar("_T")
-_Verdict = tuple[bytes, bytes] | Literal["sealed", "malformed", "invalid"]
+_Verdict = tuple[bytes, bytes] | Literal["unsigned", "sealed", "malformed", "invalid"]
 
 
 class _Parameters(Protocol):
@@ -49,6 +50,8 @@ class _Sealed(Protocol):
     def aad(self) -> bytes: ...
     @property
     def inbound(self) -> bytes: ...
+    @property
+    def signed(self) -> Sequence[Signed]: ...
 
 
 _fields = attrgetter("nonce", "public_share", "public_key", "private_key", "enc", "payload", "aad", "inbound")
@@ -107,10 +110,10 @@ class NativeVdaf:
         return self._told(lambda: bytes(self._vdaf.verify_next(state, message)))
 
     def leader_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[_Sealed]) -> list[_Verdict]:
-        return self._told(lambda: list(self._vdaf.leader_job(verify_key, ctx, info, list(map(_fields, reports)))))
+        return self._told(lambda: list(self._vdaf.leader_job(verify_key, ctx, info, _parts(reports))))
 
     def helper_job(self, verify_key: bytes, ctx: bytes, info: bytes, reports: Sequence[_Sealed]) -> list[_Verdict]:
-        return self._told(lambda: list(self._vdaf.helper_job(verify_key, ctx, info, list(map(_fields, reports)))))
+        return self._told(lambda: list(self._vdaf.helper_job(verify_key, ctx, info, _parts(reports))))
 
     def aggregate(self, out_shares: Iterable[bytes]) -> bytes:
         return self.merge(out_shares)  # an output share is the aggregate share of one report
@@ -142,6 +145,25 @@ def chosen_vdaf(reference: _R, refused: type[InterlockError]) -> _R | NativeVdaf
     """The native VDAF with the reference's parameters where the wheel is here and has it, else the reference."""
     if reference.shares != _SHARES or not availability().installed:
         return reference
-    if not hasattr(getattr(importlib.import_module("interlock_native"), "Vdaf", None), "helper_job"):
+    if not _has_jobs():
         return reference  # a wheel of an earlier day
     return NativeVdaf(reference.algorithm_id, reference.vdaf_config, refused)
+
+
+def chosen_unsigned(reference: Unsigned) -> Unsigned:
+    """The native check of many reports' signatures, on every core, where the wheel is here and has it."""
+    return _unsigned if availability().installed and _has_jobs() else reference
+
+
+def _unsigned(reports: Sequence[Sequence[Signed]]) -> set[int]:
+    return set(importlib.import_module("interlock_native").unsigned([list(report) for report in reports]))
+
+
+def _has_jobs() -> bool:
+    """Whether the wheel has jobs that check what is signed."""
+    return hasattr(importlib.import_module("interlock_native"), "unsigned")
+
+
+def _parts(reports: Sequence[_Sealed]) -> list[tuple[tuple[bytes, ...], list[Signed]]]:
+    """Reports as the wheel takes them apart."""
+    return [(_fields(report), list(report.signed)) for report in reports]

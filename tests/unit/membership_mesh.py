@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock
+from interlock.base.signed import Signed
 from interlock.commons.membership import BLIND, MemberKeys, MembershipProof
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.hpke import unseal
@@ -43,7 +44,7 @@ class Mesh:
             self.fetched.append(epoch)
             return self.issuer.keys_of(name, epoch)
 
-        return Admission(keys_of, PythonBlindRsa(), operator, self.clock)
+        return Admission(keys_of, operator, self.clock)
 
     def proof(self, member: int = 0) -> MembershipProof:
         return self.members[member].proof(self.world.task, self.epoch)
@@ -55,8 +56,8 @@ class Mesh:
         """A leader that takes whatever it likes, its own inventions first."""
         world = self.world
 
-        def everything(task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
-            pass
+        def everything(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+            return ()
 
         tasks = {world.task.task_id: world.held}
         world.leader = Leader(tasks, KeyRing([world.leader_key]), world.leader_store, world.clock, admit=everything)

@@ -6,6 +6,7 @@ import dataclasses
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -371,7 +372,7 @@ def test_a_member_has_one_report_an_hour(world: World) -> None:
 
 
 def test_what_admission_refuses_is_dropped(tmp_path: Path) -> None:
-    def admit(task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
+    def admit(task: Task, metadata: ReportMetadata, public_share: bytes) -> NoReturn:
         raise NotAdmitted("is not one of us")
 
     world = World(tmp_path, admit=admit)

@@ -20,10 +20,11 @@ from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import replace
 from interlock.base.keys import BadKey, Ed25519Verifier, dump_key
 from interlock.base.primitives import BadSignature
+from interlock.base.signed import unsigned
 from interlock.commons import issuer_keys
 from interlock.commons.enrolment import dump_enrolment, dump_token_request, parse_certificate, parse_count
 from interlock.commons.issuer_keys import ISSUER_KEY, IssuerKeys, read_issuer_keys, succeed
-from interlock.commons.membership import BLIND, CERTIFICATE, MembershipProof, certificate_message, demand_member
+from interlock.commons.membership import BLIND, CERTIFICATE, MembershipProof, certificate_message, owed_by
 from interlock.commons.succession import CHAIN_MOST, dump_succession, parse_chain
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
@@ -85,16 +86,15 @@ def counted(backend: str = BLIND) -> Task:
 
 def holds(world: IssuerWorld, proof: MembershipProof, task_id: bytes) -> bool:
     """Whether an aggregator takes a report with this proof, by the member keys that the commons has published."""
-    demand_member(
+    owed = owed_by(
         world.keys_of(NAME, proof.epoch),
-        PythonBlindRsa(),
         task_id=task_id,
         report_id=proof.report_id,
         time=proof.epoch,
         public_share=b"share",
         proof=proof.extension(task_id, proof.epoch, b"share"),
     )
-    return True
+    return not unsigned([owed])
 
 
 # between two epochs

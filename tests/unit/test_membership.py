@@ -14,6 +14,7 @@ from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.codec import Malformed
 from interlock.base.keys import BadKey, Ed25519Signer
 from interlock.base.primitives import BadSignature
+from interlock.base.signed import unsigned
 from interlock.commons.enrolment import (
     OverIssued,
     demand_honest_count,
@@ -36,10 +37,11 @@ from interlock.commons.membership import (
     TaskMembership,
     build_member_keys,
     certificate_message,
-    demand_member,
+    owed_by,
     parse_member_keys,
     token_message,
 )
+from interlock.native.vdaf import chosen_unsigned
 from tests.unit.commons_world import seed
 from tests.unit.membership_world import token_key
 
@@ -81,7 +83,11 @@ def check(
     time: int = EPOCH,
     public_share: bytes = SHARE,
 ) -> None:
-    demand_member(held, RSA, task_id=task_id, report_id=report_id, time=time, public_share=public_share, proof=shown)
+    """Raises: NotMember; also where something is not signed, on which the reference and what runs here agree."""
+    owed = owed_by(held, task_id=task_id, report_id=report_id, time=time, public_share=public_share, proof=shown)
+    assert chosen_unsigned(unsigned)([owed]) == unsigned([owed])
+    if unsigned([owed]):
+        raise NotMember("a signature does not hold")
 
 
 BOTH = pytest.mark.parametrize("backend", [BLIND, CERTIFICATE])

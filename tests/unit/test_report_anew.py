@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import MICROSECONDS, ManualClock, rfc3339
 from interlock.base.fetch import Unreachable
 from interlock.commons.consent import read_consents
@@ -210,7 +209,7 @@ def test_a_members_token_is_shown_with_the_report_that_is_sealed_anew(tmp_path: 
     counted = catalog()
     world = CountedWorld(tmp_path, counted, membership=membership())
     with contextlib.closing(IssuerWorld(tmp_path, world.clock)) as issuer:
-        world._admit = Admission(issuer.keys_of, PythonBlindRsa(), "shares.example", world.clock)
+        world._admit = Admission(issuer.keys_of, "shares.example", world.clock)
         world.restart()
         node = Member(tmp_path / "acme", world, counted)
         acme = Organisation("acme", tmp_path / "acme", issuer)

@@ -1,6 +1,6 @@
-"""A whole aggregation job by the reference: open each sealed share, decode it, take its step; one after the other.
+"""A whole aggregation job by the reference: check what is signed, open each sealed share, decode it, take its step.
 
-What the native VDAF does in one call on every core, and the measure of it.
+One report after the other. What the native VDAF does in one call on every core, and the measure of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from interlock.base.codec import Malformed
 from interlock.base.primitives import BadSignature
+from interlock.base.signed import unsigned
 from interlock.dap import hpke
 from interlock.dap.backend import SealedShare, VdafBackend, VdafError, Verdict
 from interlock.dap.messages import PlaintextInputShare
@@ -43,6 +44,8 @@ def helper_job(
 
 
 def _verdict(report: SealedShare, info: bytes, step: Callable[[SealedShare, bytes], tuple[bytes, bytes]]) -> Verdict:
+    if unsigned([report.signed]):
+        return "unsigned"
     try:
         key = hpke.KeyPair(report.public_key, report.private_key)
         plaintext = PlaintextInputShare.decode(hpke.unseal(key, report.enc, info, report.aad, report.payload))

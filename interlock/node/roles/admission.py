@@ -1,21 +1,21 @@
-"""Admission of reports at an aggregator: each proof is checked against member keys from the commons.
+"""Admission of reports at an aggregator: what each proof owes by member keys from the commons.
 
 Leader and helper each have one of their own, with pins of their own: what one of them let in by mistake or by malice,
-the other still turns down. It fills dap.membership.Admit.
+the other still turns down. It fills dap.membership.Admit: signatures are named here, and checked a job at a time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from interlock.base.blind_rsa import BlindRsa
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.fetch import NotFound, Unreachable
-from interlock.commons.membership import MemberKeys, NotMember, TaskMembership, demand_member, demand_sender
+from interlock.base.signed import Signed
+from interlock.commons.membership import MemberKeys, NotMember, TaskMembership, demand_sender, owed_by
 from interlock.dap.membership import NotAdmitted, proof_in
 from interlock.dap.messages import ReportMetadata
 from interlock.dap.task import Task
@@ -34,17 +34,16 @@ class Admission:
     raises, where it cannot be told now.
     """
 
-    def __init__(self, keys_of: Callable[[str, int], MemberKeys], rsa: BlindRsa, operator: str, clock: Clock) -> None:
+    def __init__(self, keys_of: Callable[[str, int], MemberKeys], operator: str, clock: Clock) -> None:
         self._keys_of = keys_of
-        self._rsa = rsa
         self._operator = operator
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], MemberKeys | int] = OrderedDict()  # an int: not there, ask again then
 
-    def __call__(self, task: Task, metadata: ReportMetadata, public_share: bytes) -> None:
+    def __call__(self, task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
         if task.membership is None:
-            return
+            return ()
         proof, wanted = proof_in(metadata), _wanted(task)
         if task.time_of(self._clock.now_us()) - metadata.time > BACKLOG_MOST:
             raise NotAdmitted("report is older than members report")
@@ -54,9 +53,8 @@ class Admission:
         if keys.backend != wanted.backend:
             raise NotAdmitted("member keys are for another kind of proof than the task asks for")
         try:
-            demand_member(
+            return owed_by(
                 keys,
-                self._rsa,
                 task_id=task.task_id,
                 report_id=metadata.report_id,
                 time=metadata.time,

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from starlette.applications import Starlette
 
-from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.fetch import fetcher_of, http_client
 from interlock.base.settings import BadConfig
+from interlock.base.signed import unsigned
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.budget import NoisyRelease, Release
 from interlock.dap.driver import Driver
@@ -22,6 +22,7 @@ from interlock.dap.repair import Repair
 from interlock.dap.shares import KeyRing
 from interlock.dap.storage import SweptStorage
 from interlock.dap.sweep import Sweeper
+from interlock.native.vdaf import chosen_unsigned
 from interlock.node.certified import client_context
 from interlock.node.config import ServeConfig
 from interlock.node.hpke_file import HpkeKeyFile
@@ -57,7 +58,12 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             release=stack.enter_context(_release(config, clock, "leader")),
         )
         stack.enter_context(_sweeping(tasks, storage, config, clock))
-        leader = Leader(tasks, keys, storage, clock, admit=_admission(config, clock), owner=demand_owner)
+        leader = Leader(
+            *(tasks, keys, storage, clock),
+            admit=_admission(config, clock),
+            owner=demand_owner,
+            unsigned=chosen_unsigned(unsigned),
+        )
         path = place / "members.json"  # which an aggregator of proofs alone does without
         members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
         collectors = read_tokens(place / "collectors.json")
@@ -152,5 +158,4 @@ def _admission(config: ServeConfig, clock: Clock) -> Admit:
     if not config.operator:
         raise BadConfig("is not set", where="[serve] operator", fix="name who runs this aggregator")
     subscriber = Subscriber(config.directory, fetcher_of(config.upstream), clock)
-    # The library's verification: many reports are checked against few keys, and no secret is involved.
-    return Admission(subscriber.member_keys, PythonBlindRsa(), config.operator, clock)
+    return Admission(subscriber.member_keys, config.operator, clock)

@@ -4,6 +4,7 @@ use interlock_vdaf as vdaf;
 use interlock_vdaf::Refused;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyBytesMethods, PyString, PyTuple};
 
 use crate::plan::guarded;
@@ -15,8 +16,16 @@ pyo3::create_exception!(
     "What a peer sent and does not decode or does not verify; its argument is one line, without a value."
 );
 
-/// The fields of `interlock_vdaf::SealedShare`, in their order.
-type Report<'py> = [Bound<'py, PyBytes>; 8];
+/// The fields of `interlock_vdaf::SealedShare`, in their order; then what is signed of the report.
+type Report<'py> = ([Bound<'py, PyBytes>; 8], Vec<Signed<'py>>);
+
+/// The fields of `interlock.base.signed.Signed`, in their order.
+type Signed<'py> = (
+    PyBackedStr,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
 
 /// One Prio3 type with its parameters fixed; immutable, and safe to share between threads.
 #[pyclass(frozen, module = "interlock_native")]
@@ -112,7 +121,7 @@ impl Vdaf {
     /// The leader's first step of each report of a job: (state, message) or a fault's name.
     ///
     /// A report is (nonce, public share, public key, private key, encapsulated key, sealed share, associated data,
-    /// the leader's message or nothing). Raises: `ValueError`, Panicked.
+    /// the leader's message or nothing), and what is signed of it as in `unsigned`. Raises: `ValueError`, Panicked.
     #[allow(clippy::needless_pass_by_value)] // read out of a list
     fn leader_job<'py>(
         &self,
@@ -127,7 +136,7 @@ impl Vdaf {
             ctx,
             info,
         };
-        let reports: Vec<_> = reports.iter().map(sealed).collect();
+        let reports = reports.iter().map(sealed).collect::<PyResult<Vec<_>>>()?;
         let run = || self.vdaf.leader_job(&job, &reports);
         verdicts(py, done(guarded(|| py.detach(run))?)?)
     }
@@ -147,7 +156,7 @@ impl Vdaf {
             ctx,
             info,
         };
-        let reports: Vec<_> = reports.iter().map(sealed).collect();
+        let reports = reports.iter().map(sealed).collect::<PyResult<Vec<_>>>()?;
         let run = || self.vdaf.helper_job(&job, &reports);
         verdicts(py, done(guarded(|| py.detach(run))?)?)
     }
@@ -158,9 +167,20 @@ impl Vdaf {
     }
 }
 
-fn sealed<'a>(report: &'a Report<'_>) -> vdaf::SealedShare<'a> {
+/// The places of the reports that have a signature which does not hold, of (scheme, key, message, signature) each.
+///
+/// Raises: `ValueError`, Panicked.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // read out of a list
+pub fn unsigned(py: Python<'_>, reports: Vec<Vec<Signed<'_>>>) -> PyResult<Vec<usize>> {
+    let reports = reports.iter().map(|all| signatures(all));
+    let reports = reports.collect::<PyResult<Vec<_>>>()?;
+    guarded(|| py.detach(|| vdaf::unsigned(&reports)))
+}
+
+fn sealed<'a>((report, signed): &'a Report<'_>) -> PyResult<vdaf::SealedShare<'a>> {
     let [nonce, public_share, public, private, enc, payload, aad, inbound] = report;
-    vdaf::SealedShare {
+    Ok(vdaf::SealedShare {
         nonce: nonce.as_bytes(),
         public_share: public_share.as_bytes(),
         key: vdaf::KeyPair {
@@ -171,7 +191,21 @@ fn sealed<'a>(report: &'a Report<'_>) -> vdaf::SealedShare<'a> {
         payload: payload.as_bytes(),
         aad: aad.as_bytes(),
         inbound: inbound.as_bytes(),
-    }
+        signed: signatures(signed)?,
+    })
+}
+
+fn signatures<'a>(all: &'a [Signed<'_>]) -> PyResult<Vec<vdaf::Signed<'a>>> {
+    let signed = all.iter().map(|(scheme, key, message, signature)| {
+        let scheme = vdaf::Scheme::named(scheme);
+        Ok(vdaf::Signed {
+            scheme: scheme.ok_or_else(|| PyValueError::new_err("no such scheme of signatures"))?,
+            key: key.as_bytes(),
+            message: message.as_bytes(),
+            signature: signature.as_bytes(),
+        })
+    });
+    signed.collect()
 }
 
 fn verdicts(py: Python<'_>, found: Vec<vdaf::Verdict>) -> PyResult<Vec<Bound<'_, PyAny>>> {

@@ -1,10 +1,13 @@
-//! A whole aggregation job in one call: open each share, decode it, verify it; on every core.
+//! A whole aggregation job in one call: check what is signed of each report, open its share, decode it, verify it; on
+//! every core.
 //!
 //! A report that is bad is a value in the answer and stops no other; so is one that code of the crates panics on.
 
 use std::num::NonZeroUsize;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interlock_membership::{Keys, Signed};
 
 use crate::hpke::{KeyPair, Receiver};
 use crate::{Refused, Vdaf};
@@ -40,11 +43,15 @@ pub struct SealedShare<'a> {
     pub aad: &'a [u8],
     /// The leader's ping-pong message; the helper's jobs only.
     pub inbound: &'a [u8],
+    /// What has to be signed for the report to be let in; none where nothing has.
+    pub signed: Vec<Signed<'a>>,
 }
 
 /// Why a report drops out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
+    /// One of its signatures does not hold.
+    Unsigned,
     /// Its share does not open.
     Sealed,
     /// What is in it is no input share without extensions.
@@ -58,6 +65,7 @@ impl Fault {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Unsigned => "unsigned",
             Self::Sealed => "sealed",
             Self::Malformed => "malformed",
             Self::Invalid => "invalid",
@@ -122,7 +130,9 @@ where
         crate::sized_nonce(report.nonce)?;
     }
     let receiver = Receiver::new(job.info);
+    let keys = Keys::of(reports.iter().flat_map(|report| &report.signed));
     let verdict = |report: &SealedShare<'_>| {
+        demand_signed(&keys, &report.signed)?;
         let plain = receiver.open(&report.key, report.enc, report.aad, report.payload);
         let plain = plain.ok_or(Fault::Sealed)?;
         let share = input_share(&plain).ok_or(Fault::Malformed)?;
@@ -131,6 +141,25 @@ where
     Ok(on_every_core(reports, |report| {
         catch_unwind(AssertUnwindSafe(|| verdict(report))).unwrap_or(Err(Fault::Invalid))
     }))
+}
+
+/// The places of the reports that have a signature which does not hold, of what is signed of each; on every core.
+#[must_use]
+pub fn unsigned(reports: &[Vec<Signed<'_>>]) -> Vec<usize> {
+    let keys = Keys::of(reports.iter().flatten());
+    let found = on_every_core(reports, |signed| {
+        let judged = catch_unwind(AssertUnwindSafe(|| demand_signed(&keys, signed)));
+        judged.unwrap_or(Err(Fault::Unsigned))
+    });
+    let places = found.iter().enumerate();
+    places
+        .filter_map(|(at, found)| found.is_err().then_some(at))
+        .collect()
+}
+
+fn demand_signed(keys: &Keys<'_>, signed: &[Signed<'_>]) -> Result<(), Fault> {
+    let holds = |each: &Signed<'_>| keys.verify(each).map_err(|_| Fault::Unsigned);
+    signed.iter().try_for_each(holds)
 }
 
 /// A ping-pong message: its type, then its one item behind its length (VDAF, 5.7.1).

@@ -14,7 +14,8 @@ mod steps;
 use subtle::ConstantTimeEq as _;
 
 pub use hpke::KeyPair;
-pub use job::{Fault, Job, SealedShare, Verdict};
+pub use interlock_membership::{Scheme, Signed};
+pub use job::{unsigned, Fault, Job, SealedShare, Verdict};
 use steps::Steps;
 
 /// Bytes of a report's nonce; in DAP it is the report ID.
