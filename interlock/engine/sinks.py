@@ -273,11 +273,12 @@ def verify_file(
     Raises: BadChain, where a receipt was changed, deleted, added or moved; BadState, where a file cannot be read.
     """
     path = Path(path).absolute()
-    checker = _checker(path, key)
     try:
-        with path.open("rb") as f, _told_where(path):
-            prev = decode_header(f.readline(MAX_LINE), checker)
-            return verify_chain(_read(f), checker, prev, head=head)
+        with path.open("rb") as f:  # first, so that where it is missing nobody is told of its key
+            checker = _checker(path, key)
+            with _told_where(path):
+                prev = decode_header(f.readline(MAX_LINE), checker)
+                return verify_chain(_read(f), checker, prev, head=head)
     except OSError as e:
         raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
 

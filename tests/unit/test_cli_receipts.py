@@ -204,4 +204,4 @@ def test_a_file_that_holds_no_key_is_said_in_one_line(
 def test_a_missing_file_of_receipts_is_said_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("verify", "tail"):
         assert main(["receipts", verb]) == EXIT_USAGE
-        assert "receipts.jsonl" in capsys.readouterr().err
+        assert "receipts.jsonl: cannot be read" in capsys.readouterr().err  # and not: its key
