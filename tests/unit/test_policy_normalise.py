@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import unicodedata
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from interlock.engine.policy import normalise
 from interlock.engine.policy.normalise import UNICODE, normal, normal_deep, possible
+from tests.quick import demand_soon
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "interlock/engine/policy/nfkc.txt"
@@ -96,6 +96,5 @@ def test_each_text_within_a_value_takes_its_normal_form() -> None:
 
 def test_a_long_run_of_combining_marks_takes_time_in_proportion() -> None:
     text = "e" + "\u0301\u0323" * 100_000  # Python's own normalisation takes a minute: it sorts by insertion
-    start = time.process_time()
+    demand_soon(5, lambda: normal(text))
     assert normal(text) == "ẹ" + "\u0323" * 99_999 + "\u0301" * 100_000
-    assert time.process_time() - start < 5

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from interlock.engine.policy.document import parse_document
 from interlock.engine.policy.problems import BadPolicy
+from tests.quick import demand_soon
 
 X = {"arg": "a", "contains": "x"}
 Y = {"arg": "b", "contains": "y"}
@@ -150,9 +150,7 @@ def test_a_rule_that_may_still_decide_something_is_read() -> None:
 
 def test_many_rules_are_compared_in_time_that_grows_with_their_number() -> None:
     many = [rule(f"r{i}", {"all": [X, {"arg": "h", "equals": f"h{i}"}]}) for i in range(3000)]
-    start = time.process_time()
-    accepted(*many)
-    assert time.process_time() - start < 5
+    demand_soon(5, lambda: accepted(*many))
     assert "rule r7 before" in refused(*many, rule("last", {"all": [{"arg": "h", "equals": "h7"}, X, Y]}))
 
 

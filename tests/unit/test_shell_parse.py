@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +21,7 @@ from interlock.engine.analysis.shell_tree import (
     Sub,
     Var,
 )
+from tests.quick import demand_soon
 
 
 def _words(script: Script) -> list[str]:
@@ -140,9 +139,7 @@ _HOSTILE += ["if x; then ", "case x in ", "case x in a) ", "for x in a; do ", "<
 @pytest.mark.parametrize("unit", _HOSTILE)
 def test_sixty_four_kilobytes_of_anything_are_read_in_bounded_time(unit: str) -> None:
     text = (unit * MAX_LENGTH)[:MAX_LENGTH]
-    began = time.process_time()
-    parse(text)
-    assert time.process_time() - began < 1.0  # 0.1 s here; the rest is room for a busy machine
+    demand_soon(1.0, lambda: parse(text))  # 0.1 s here
 
 
 _SIGNS = ["a", "rm", ";", "&", "|", "&&", "$", "${", "}", "$(", ")", "(", "`", "'", '"', "\\", "<", ">", "#", "=", "[["]
