@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interlock.engine.decision import Verdict
 from interlock.engine.evaluate import Evaluator, PythonEvaluator
 from interlock.engine.event import Origin, SensorEvent
-from interlock.engine.policy import regex_automaton
+from interlock.engine.policy import regex, regex_automaton
 from interlock.engine.policy.document import parse_document
 from interlock.engine.policy.load import LIMITS_POLICY_ID, load_policy
 from interlock.engine.policy.model import Policy, Source
@@ -40,6 +43,12 @@ def fires(when: object, event: SensorEvent) -> bool:
     ("when", "says"),
     [
         ({"action": {"gt": 5}}, "when.action.gt: asks for what is no text"),
+        ({"arg": "a", "regex": "a^b"}, "when.arg.regex: matches no text"),
+        ({"arg": "a", "regex": "$a"}, "when.arg.regex: matches no text"),
+        ({"arg": "a", "regex": "x(?:y|(?:^z){2})^", "flags": "i"}, "when.arg.regex: matches no text"),
+        ({"arg": "a", "regex": r"a[^\s\S]"}, "when.arg.regex: matches no text"),
+        ({"action": {"regex": "(?:Bash$|sh$)_"}}, "when.action.regex: matches no text"),
+        ({"path": {"regex": ".^/etc"}}, "when.path.regex: matches no text"),
         ({"action": {"equals": True}}, "when.action.equals: asks for a truth value where a text stands"),
         ({"action": {"in": ["a", 1]}}, "when.action.in: asks for what is no text"),
         ({"principal": {"le": 1}}, "when.principal.le: asks for what is no text"),
@@ -160,3 +169,32 @@ def test_a_star_reaches_each_element_of_a_set_as_of_a_list() -> None:
     for held in ({"a", "b"}, frozenset({"b"}), ["a", "b"], ("b",)):
         assert fires({"arg": "to[*]", "equals": "b"}, SensorEvent("t", {"to": held}))
         assert not fires({"arg": "to[*]", "equals": "c"}, SensorEvent("t", {"to": held}))
+
+
+_PATTERNS = st.recursive(
+    st.sampled_from(["a", "b", "^", "$", r"\b", "[^ab]", r"[^\s\S]"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
+        inner.map(lambda one: f"(?:{one})*"),
+        inner.map(lambda one: f"(?:{one}){{1,2}}"),
+        inner.map(lambda one: f"(?:{one}){{2}}"),
+    ),
+    max_leaves=6,
+)
+_TEXTS = ["".join(signs) for length in range(5) for signs in itertools.product("ab-", repeat=length)]
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(pattern=_PATTERNS)
+def test_a_regex_that_some_text_matches_is_never_refused(pattern: str) -> None:
+    if "matches no text" in _trouble({"arg": "a", "regex": pattern}):
+        assert not any(map(regex.compile(pattern).matches, _TEXTS)), pattern
+
+
+def _trouble(when: object) -> str:
+    try:
+        parse_document(document(when), where="p")
+    except BadPolicy as e:
+        return str(e)
+    return ""

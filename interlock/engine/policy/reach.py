@@ -6,11 +6,12 @@
   that no intent there is passes together
 - a host, a path or a source in a spelling that none has once it is read: a port or a slash in a host, letters that a
   host writes as an A-label, a path that begins with neither `/`, `~` nor `.`, or that holds `//` or `/./`
-- a text to be equal to of which nothing is left in its normal form
+- a text to be equal to of which nothing is left in its normal form, and a regex that no text matches
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -19,7 +20,7 @@ from interlock.engine.policy.conditions_call import EFFECT_KINDS, PATH_FIELDS, S
 from interlock.engine.policy.matching import BESIDE, compile_test
 from interlock.engine.policy.normalise import normal
 from interlock.engine.policy.problems import BadPolicy, shown
-from interlock.engine.policy.regex_syntax import Chars, Choice, Concat, Node, Repeat, parse
+from interlock.engine.policy.regex_syntax import Assertion, Chars, Choice, Concat, Node, Repeat, parse
 
 __all__ = ["demand_reach"]
 
@@ -27,6 +28,9 @@ _WILD: Final = frozenset("*?[")
 _SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_:")  # of a host as it is read
 _ADDRESS: Final = frozenset("0123456789abcdef.:")
 _GLOB_SIGNS: Final = _WILD | frozenset("]!")
+_ODD_REGEX: Final = re.compile(
+    r".\^|\$.|\[\^", re.DOTALL
+)  # what may keep one from matching: ^ or $ inside, a set of nothing
 _BEGINNINGS: Final = ("equals", "in", "glob", "prefix")  # operators that say how a text begins
 _SOURCES: Final = ("tool:", "principal:")
 # field of `intent` or `effects` -> the column of EFFECTS that it tests
@@ -66,7 +70,12 @@ def _demand_text(test: object, where: str) -> None:
 
 
 def _demand_left(test: object, where: str) -> None:
-    """A text of which the normal form leaves nothing would be equal to the empty text."""
+    """A text of which the normal form leaves nothing would be equal to the empty text; a regex may match no text."""
+    if isinstance(test, dict) and isinstance(pattern := test.get("regex"), str) and _ODD_REGEX.search(pattern):
+        tree, _ = parse(pattern, str(test.get("flags", "")))
+        if not _can_match(tree):
+            told = "matches no text, so it could never be true"
+            raise BadPolicy(told, where=f"{where}.regex", fix="^ is the start of the text, and $ its end")
     if isinstance(test, dict) and test.get("raw") is True:
         return
     for key, wanted in _wanted(test):
@@ -150,14 +159,38 @@ def _demand_host_regex(pattern: str, flags: str, where: str) -> None:
         )
 
 
-def _can_match(node: Node, signs: frozenset[int]) -> bool:
+def _can_match(node: Node, signs: frozenset[int] | None = None, before: bool = False, after: bool = False) -> bool:
+    """Whether some text of these characters (None: of any) could match; false only where none could.
+
+    `before` and `after` say whether something else reads a character there, so that no text begins or ends between.
+    """
     if isinstance(node, Chars):
-        return any(low <= sign <= high for low, high in node.ranges for sign in signs)
-    if isinstance(node, Concat):
-        return all(_can_match(item, signs) for item in node.items)
+        return (
+            bool(node.ranges)
+            if signs is None
+            else any(low <= sign <= high for low, high in node.ranges for sign in signs)
+        )
+    if isinstance(node, Assertion):
+        return not (before if node.kind == "start" else after and node.kind == "end")
     if isinstance(node, Choice):
-        return any(_can_match(item, signs) for item in node.items)
-    return not isinstance(node, Repeat) or node.least == 0 or _can_match(node.item, signs)
+        return any(_can_match(item, signs, before, after) for item in node.items)
+    if isinstance(node, Repeat):
+        again = node.least > 1 and _reads(node.item)
+        return node.least == 0 or _can_match(node.item, signs, before, after or again)
+    reads = [_reads(item) for item in node.items]
+    return all(
+        _can_match(item, signs, before or any(reads[:i]), after or any(reads[i + 1 :]))
+        for i, item in enumerate(node.items)
+    )
+
+
+def _reads(node: Node) -> bool:
+    """Whether every match of it has a character."""
+    if isinstance(node, Concat):
+        return any(map(_reads, node.items))
+    if isinstance(node, Choice):
+        return all(map(_reads, node.items))
+    return isinstance(node, Chars) or (isinstance(node, Repeat) and node.least > 0 and _reads(node.item))
 
 
 def _demand_path(wanted: object, where: str) -> None:
