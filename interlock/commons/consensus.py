@@ -5,7 +5,10 @@
 
     {"format": "interlock-consensus", "v": 1, "task": "hosts-1", "task_id": HEX, "catalog": SHA256,
      "counts": "sightings", "at_least": 20, "shown": "blind-token", "least_age": 30, "start": US, "end": US,
-     "until": US, "demo": false, "places": ["host:DIGEST", ...]}
+     "until": US, "demo": false, "places": ["host:DIGEST", ...], "collector": "ed25519:HEX", "sig": BASE64}
+
+It is in the word of its collector's key (`statements`), which the commons' list of operators names (role collector), or
+whoever reads it knows otherwise: the numbers are the collector's alone, and nobody else could take its place.
 
 What fewer than `at_least` saw is not shown, not even its number; where fewer reported at all, there is no statement.
 A sum is of one batch, in which each organisation counts once; sums of several batches are never added, as nobody could
@@ -25,16 +28,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from interlock.base import canonical
-from interlock.base.canonical import NotCanonical
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
+from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
+from interlock.base.primitives import BadSignature
 from interlock.base.text import is_sha256
 from interlock.commons.indicators import FALSE_POSITIVES, SIGHTINGS, Catalog, known_indicator
 from interlock.commons.membership import AGES, BLIND, CERTIFICATE
+from interlock.commons.operators import Operators
 from interlock.commons.pack import sha256_hex
-from interlock.commons.statements import known_task
+from interlock.commons.statements import Kind, known_task, made, opened
 
 __all__ = [
     "MAX_CONSENSUS",
@@ -43,23 +47,27 @@ __all__ = [
     "Statement",
     "TooFew",
     "agreed",
+    "demand_collector",
     "needed",
     "parse_consensus",
     "standing",
     "stated",
 ]
 
-FORMAT: Final = "interlock-consensus"
-VERSION: Final = 1
 MAX_CONSENSUS: Final = 1 << 20  # bytes
 _FACTORS: Final[Mapping[int, int]] = {0: 20, 30: 15, 180: 10}  # tenths of the floor, by the least age in days
 _PROOFS: Final = ("", BLIND, CERTIFICATE)  # "": a bearer token, which proves nothing to anybody but the leader
-_TYPES: Final[Mapping[str, type]] = {
-    **dict.fromkeys(("task", "task_id", "catalog", "counts", "shown"), str),
-    **dict.fromkeys(("at_least", "least_age", "start", "end", "until"), int),
-    "demo": bool,
-    "places": list,
-}
+_CONSENSUS: Final = Kind(
+    "interlock-consensus",
+    "collector",
+    {
+        **dict.fromkeys(("task", "task_id", "catalog", "counts", "shown"), str),
+        **dict.fromkeys(("at_least", "least_age", "start", "end", "until"), int),
+        "demo": bool,
+        "places": list,
+    },
+    MAX_CONSENSUS,
+)
 
 
 class TooFew(InterlockError):
@@ -73,7 +81,7 @@ class Statement:
     """What a batch showed: each of `places` was seen, or called a false positive, by at least so many organisations.
 
     `shown` is how its reports proved membership, `least_age` of how many days at least; [start, end) is the batch,
-    `until` when what it says ends, in microseconds. `data` is its one spelling.
+    `until` when what it says ends, in microseconds. `collector` is the key that signed it. `data` is its one spelling.
     """
 
     task: str
@@ -88,6 +96,7 @@ class Statement:
     until: int
     demo: bool
     places: tuple[str, ...]
+    collector: str
     data: bytes = field(repr=False)
 
     @property
@@ -143,28 +152,40 @@ def agreed(
     return tuple(place for place, count in zip(catalog.places, counts, strict=True) if count >= threshold)
 
 
-def stated(catalog: Catalog, places: Sequence[str], **values: object) -> Statement:
-    """The statement of a batch of a catalog; `values` are its other fields. Raises: Malformed."""
+def stated(catalog: Catalog, places: Sequence[str], collector: Ed25519Signer, **values: object) -> Statement:
+    """The statement of a batch of a catalog, signed; `values` are its other fields. Raises: Malformed."""
     named = {"task": catalog.task, "catalog": catalog.digest, "counts": catalog.counts, "places": list(places)}
-    body = {"format": FORMAT, "v": VERSION, **named, **values}
-    return parse_consensus(canonical.encode(body), where=f"consensus of {catalog.task}")
+    return parse_consensus(made(_CONSENSUS, collector, **named, **values), where=f"consensus of {catalog.task}")
 
 
 def parse_consensus(data: bytes, *, where: str) -> Statement:
-    """Read a statement strictly. Raises: Malformed."""
-    try:
-        body = canonical.known_object(data, FORMAT, VERSION, most=MAX_CONSENSUS, where=where)
-    except NotCanonical as e:
-        raise Malformed(e.what, where=where) from None
+    """Read a statement strictly, its signature checked; whose key that is, `demand_collector` asks.
+
+    Raises: Malformed, BadSignature.
+    """
+    body = opened(_CONSENSUS, data, where=where)
     values: dict[str, Any] = {name: value for name, value in body.items() if name not in ("format", "v")}
-    if {name: type(value) for name, value in values.items()} != _TYPES:
-        raise Malformed("has other fields than a consensus has", where=where)
     found = Statement(**{**values, "places": tuple(values["places"])}, data=data)
     known_task(found.task, where=where)
     for fault, there in _faults(found, values["places"]).items():
         if there:
             raise Malformed(f"holds {fault}", where=where)
     return found
+
+
+def demand_collector(said: Statement, operators: Operators | None, known: Iterable[str] = ()) -> str:
+    """Who signed a statement: the body that the commons' list names, or the key itself, where it is among `known`.
+
+    Raises: BadSignature, where it is a key that nobody vouches for.
+    """
+    if said.collector in known:
+        return said.collector
+    body = None if operators is None else operators.runs("collector", [said.collector])
+    if body is None:
+        told = f"is signed by {said.collector}, which the commons lists as no collector's"
+        fix = "ask its collector for its key, and have the commons list it; or name a key that you trust"
+        raise BadSignature(told, where=f"consensus of {said.task}", fix=fix)
+    return body
 
 
 def _faults(found: Statement, places: Sequence[object]) -> Mapping[str, bool]:

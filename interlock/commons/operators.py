@@ -2,7 +2,8 @@
 
     {"format": "interlock-operators", "v": 1, "version": N, "operators": [
         {"name": NAME, "organisation": NAME, "roles": {
-            "log": [KEY], "witness": [KEY], "leader": [URL], "helper": [URL], "commons": [URL], "issuer": [KEY]}}]}
+            "log": [KEY], "witness": [KEY], "leader": [URL], "helper": [URL], "commons": [URL], "issuer": [KEY],
+            "collector": [KEY]}}]}
 
 A KEY is a text of base.keys or a vkey of C2SP signed-note. Two operators of one organisation are one body. A list says
 who somebody is and never makes anybody trusted: a node pins its log policy and takes part in a task by itself, and uses
@@ -40,7 +41,7 @@ __all__ = [
 OPERATORS_PATH: Final = "operators.json"
 OPERATORS_RING: Final = "operators"  # what their log entry has in the place of a ring, and as its name
 MAX_OPERATORS: Final = 256 * 1024  # bytes of the list
-ROLES: Final = ("log", "witness", "leader", "helper", "commons", "issuer")
+ROLES: Final = ("log", "witness", "leader", "helper", "commons", "issuer", "collector")
 DEFAULT_WITNESSES: Final = 2  # of operators other than the log's and the commons'
 _FORMAT: Final = "interlock-operators"
 _MOST: Final = 200  # operators, and things a role

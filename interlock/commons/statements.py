@@ -1,4 +1,4 @@
-"""Statements of membership: flat canonical JSON that one Ed25519 key signs, in its one spelling.
+"""Statements of membership and of consensus: flat canonical JSON that one Ed25519 key signs, in its one spelling.
 
     {"format": FORMAT, "v": 1, ..., KEY_FIELD: "ed25519:HEX", "sig": BASE64}
 
@@ -17,6 +17,7 @@ from interlock.base import canonical
 from interlock.base.canonical import NotCanonical
 from interlock.base.codec import Malformed
 from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier, ed25519_of
+from interlock.base.primitives import BadSignature
 from interlock.base.text import b64, unb64
 
 __all__ = ["MAX_STATEMENT", "Kind", "ed25519_key", "known_epoch", "known_organisation", "known_task", "made", "opened"]
@@ -29,11 +30,12 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of statement: its format, the field with the key that signs it, and its other fields by type."""
+    """One kind of statement: its format, the field with the key that signs it, its other fields by type, its size."""
 
     format: str
     key: str
     fields: Mapping[str, type]
+    most: int = MAX_STATEMENT  # bytes
 
     @property
     def domain(self) -> bytes:
@@ -50,14 +52,17 @@ def made(kind: Kind, signer: Ed25519Signer, **fields: object) -> bytes:
 def opened(kind: Kind, data: bytes, *, where: str) -> dict[str, object]:
     """A statement's fields, its signature checked. Raises: Malformed, BadSignature."""
     try:
-        body = canonical.known_object(data, kind.format, _VERSION, most=MAX_STATEMENT, where=where)
+        body = canonical.known_object(data, kind.format, _VERSION, most=kind.most, where=where)
     except NotCanonical as e:
         raise Malformed(e.what, where=where) from None
     shapes = {"format": str, "v": int, "sig": str, kind.key: str, **kind.fields}
     if set(body) != set(shapes) or any(type(body[name]) is not shape for name, shape in shapes.items()):
         raise Malformed(f"has not the fields {', '.join(sorted(shapes))}, each of its type", where=where)
     signature = unb64(str(body.pop("sig")), "signature")
-    ed25519_key(body[kind.key], where=where).verify(kind.domain + canonical.encode(body), signature)
+    try:
+        ed25519_key(body[kind.key], where=where).verify(kind.domain + canonical.encode(body), signature)
+    except BadSignature:
+        raise BadSignature("was changed after it was signed", where=where, fix="ask for it again") from None
     return body
 
 

@@ -188,6 +188,7 @@ def _consensus() -> bytes:
     return stated(
         catalog,
         catalog.places,
+        seed("collector"),
         task_id=SHA256,
         at_least=10,
         shown="",
@@ -208,7 +209,7 @@ FILES: dict[str, Callable[[], File]] = {
         (BadCatalog,),
     ),
     "proposal": lambda: File(build_proposal("host", "evil.example"), _named(parse_proposal), (BadCatalog,)),
-    "consensus": lambda: File(_consensus(), _named(parse_consensus), (Malformed,)),
+    "consensus": lambda: File(_consensus(), _named(parse_consensus), (Malformed, BadSignature)),
     "channel": lambda: File(
         dump_channel("stable", {"team": (1, SHA256)}),
         lambda d: parse_channel(d, "stable", where="f"),

@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.base import canonical
 from interlock.base.codec import Malformed
 from interlock.base.errors import BadInput
 from interlock.base.keys import Ed25519Signer
 from interlock.base.organisations import DEMO_LEAST, LEAST
-from interlock.commons.consensus import Statement, TooFew, needed, parse_consensus, standing, stated
+from interlock.base.primitives import BadSignature
+from interlock.commons.consensus import Statement, TooFew, demand_collector, needed, parse_consensus, standing, stated
 from interlock.commons.enrolment import IssuedCount, OverIssued, dump_count, parse_count
 from interlock.commons.indicators import FALSE_POSITIVES, SIGHTINGS, Catalog, build_catalog
 from interlock.commons.membership import BLIND, CERTIFICATE, MemberKeys, TaskMembership, build_member_keys
+from interlock.commons.operators import Operator, Operators, parse_operators
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import Task, TaskRefused, new_configuration, task_of
 from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
@@ -36,6 +39,7 @@ PLACES = (HOST, OTHER, PACKAGE)
 DAY = 86_400_000_000
 EPOCH = 20_000  # of a day each
 ISSUER = Ed25519Signer(b"\1" * 32)
+COLLECTOR = Ed25519Signer(b"\3" * 32)
 
 
 def catalog(counts: str = SIGHTINGS, *, task: str = "hosts-1", rules: tuple[str, ...] = ("fs.destroy",)) -> Catalog:
@@ -55,6 +59,7 @@ def said(
     return stated(
         counted or catalog(),
         places,
+        COLLECTOR,
         task_id="ab" * 32,
         at_least=at_least,
         shown=shown,
@@ -79,6 +84,38 @@ def test_a_statement_reads_back_and_holds_no_number_but_the_threshold() -> None:
     body = json.loads(made.data)
     assert body["places"] == [HOST, PACKAGE]
     assert not {"sums", "report_count", "reports"} & body.keys()
+
+
+def test_a_statement_is_its_collectors_word_and_a_change_of_any_field_undoes_it() -> None:
+    made = said(HOST, PACKAGE)
+    assert made.collector == COLLECTOR.verifier.text
+    body = json.loads(made.data)
+    assert body["collector"] == made.collector
+    changes = {"at_least": 40, "least_age": 180, "until": made.until + 1, "places": [HOST], "task": "hosts-2"}
+    changes |= {"start": 0, "end": made.end - 1, "counts": FALSE_POSITIVES, "shown": CERTIFICATE, "demo": True}
+    changes |= {"catalog": "cd" * 32, "task_id": "cd" * 32, "collector": ISSUER.verifier.text}
+    assert set(changes) == set(body) - {"format", "v", "sig"}
+    for field, value in changes.items():
+        with pytest.raises(BadSignature):
+            parse_consensus(canonical.encode({**body, field: value}), where="s")
+    body.pop("sig")
+    with pytest.raises(Malformed, match="has not the fields"):
+        parse_consensus(canonical.encode(body), where="s")
+
+
+def test_a_statement_counts_in_the_word_of_a_collector_that_is_listed_or_known_otherwise() -> None:
+    made = said(HOST)
+    roles = {"collector": (COLLECTOR.verifier.text,)}
+    listed = Operators(1, (Operator("shares.example", "Shares", roles), Operator("enrol.example", "Enrol", {})))
+    assert demand_collector(made, listed) == "shares"
+    assert demand_collector(made, None, [COLLECTOR.verifier.text]) == COLLECTOR.verifier.text
+    parsed = parse_operators(listed.data, where="o")
+    assert demand_collector(made, parsed) == "shares"
+    issuers = Operators(1, (Operator("a", "A", {"issuer": (COLLECTOR.verifier.text,)}),))
+    for operators in (None, issuers):
+        with pytest.raises(BadSignature, match="lists as no collector's") as caught:
+            demand_collector(made, operators)
+        assert "\n" not in str(caught.value)
 
 
 @given(st.binary(max_size=300))
@@ -164,6 +201,7 @@ def test_a_batch_says_what_enough_saw_and_by_members_of_what_age() -> None:
         certified(catalog()),
         catalog(),
         Batch(25, EPOCH, EPOCH + 1, SUMS),
+        COLLECTOR,
         threshold=15,
         days=30,
         keys=keys(age=30),
@@ -177,30 +215,30 @@ def test_a_batch_says_what_enough_saw_and_by_members_of_what_age() -> None:
 def test_a_batch_of_several_epochs_would_count_an_organisation_twice_and_is_refused() -> None:
     batch = Batch(25, EPOCH, EPOCH + 2, SUMS)
     with pytest.raises(BadInput, match="covers 2 epochs, and an organisation counts once in each"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys())
+        statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys())
 
 
 @pytest.mark.parametrize("other", [None, keys(EPOCH + 1), keys(name="hosts-2")])
 def test_without_the_epochs_member_keys_nobody_is_trusted(other: MemberKeys | None) -> None:
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     with pytest.raises(BadInput, match=f"epoch {EPOCH}: has no member keys here"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=other)
+        statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=other)
 
 
 def test_sums_at_one_below_the_floor_show_nothing_and_fewer_reports_say_so() -> None:
     batch = Batch(12, EPOCH, EPOCH + 1, (9, 9, 9, 9))
-    made = statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys())
+    made = statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys())
     assert made.places == ()
     for reports in (9, 0):
         few = Batch(reports, EPOCH, EPOCH + 1, (0, 0, 0, 0))
         with pytest.raises(TooFew, match=f"has reports of {reports} organisations, and 10 are needed"):
-            statement_of(certified(catalog()), catalog(), few, threshold=10, days=1, keys=keys())
+            statement_of(certified(catalog()), catalog(), few, COLLECTOR, threshold=10, days=1, keys=keys())
 
 
 def test_no_threshold_goes_below_the_floor_of_its_task() -> None:
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     with pytest.raises(BadInput, match="under the task's own floor of 10"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=9, days=1, keys=keys())
+        statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=9, days=1, keys=keys())
 
 
 def test_a_catalog_that_was_swapped_between_report_and_collection_is_refused() -> None:
@@ -208,32 +246,34 @@ def test_a_catalog_that_was_swapped_between_report_and_collection_is_refused() -
     assert len(swapped.places) == len(catalog().places)
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     with pytest.raises(TaskRefused, match="counts by another catalog"):
-        statement_of(certified(catalog()), swapped, batch, threshold=10, days=1, keys=keys())
+        statement_of(certified(catalog()), swapped, batch, COLLECTOR, threshold=10, days=1, keys=keys())
 
 
 def test_an_issuer_that_gave_out_more_than_it_has_members_is_shown_to_have() -> None:
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     over = count(26, enrolled=25)
     with pytest.raises(OverIssued, match="26 credentials were given out to 25 organisations"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=over)
+        statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys(), count=over)
 
 
 def test_a_batch_with_more_reports_than_its_issuer_says_is_refused() -> None:
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     with pytest.raises(OverIssued, match="25 reports were collected, and 24 credentials given out"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=count(24))
+        statement_of(
+            certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys(), count=count(24)
+        )
 
 
 @pytest.mark.parametrize("other", [count(25, epoch=EPOCH + 1), count(25, signer=Ed25519Signer(b"\2" * 32))])
 def test_a_count_of_another_issuer_or_epoch_says_nothing(other: IssuedCount) -> None:
     batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
     with pytest.raises(BadInput, match="no count of this batch"):
-        statement_of(certified(catalog()), catalog(), batch, threshold=10, days=1, keys=keys(), count=other)
+        statement_of(certified(catalog()), catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys(), count=other)
 
 
 def test_noisy_sums_may_lie_outside_the_reports() -> None:
     noisy = task(catalog(), membership=False, noise=Noise(Mechanism.LAPLACE, Fraction(1), Fraction(4)))
-    made = statement_of(noisy, catalog(), Batch(25, EPOCH, EPOCH + 1, (-3, 27, 9, 10)), threshold=10, days=1)
+    made = statement_of(noisy, catalog(), Batch(25, EPOCH, EPOCH + 1, (-3, 27, 9, 10)), COLLECTOR, threshold=10, days=1)
     assert made.places == (HOST, PACKAGE)
 
 

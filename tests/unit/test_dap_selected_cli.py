@@ -120,7 +120,7 @@ def test_no_consensus_of_organisations_comes_from_such_a_batch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dap("task", "create", "t", *URLS, *TRIAL, "--out", tmp_path / "t.json") == EXIT_OK
-    words = ["--task", str(tmp_path / "t.json"), "--out", str(tmp_path / "said.json")]
+    words = ["--task", str(tmp_path / "t.json"), "--key", "x", "--out", str(tmp_path / "said.json")]
     assert main(["mesh", "indicator", "consensus", "result.json", *words]) == EXIT_REFUSED
     assert "does not say of how many organisations" in capsys.readouterr().err
 

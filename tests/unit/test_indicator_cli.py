@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -11,16 +12,18 @@ import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import replace
-from interlock.commons.consensus import parse_consensus
+from interlock.commons.consensus import parse_consensus, stated
 from interlock.commons.enrolment import dump_count
-from interlock.commons.indicators import BadCatalog, build_proposal, parse_catalog, parse_proposal
+from interlock.commons.indicators import BadCatalog, build_proposal, indicator_pack, parse_catalog, parse_proposal
+from interlock.commons.operators import Operator, Operators
 from interlock.commons.pack import parse_pack
+from interlock.commons.signers import read_key
 from interlock.dap.task import Task
 from interlock.engine.detectors.indicator import indicator_of
 from interlock.node.cli import mesh_dap, mesh_indicator
 from interlock.node.cli.main import main
 from tests.unit.commons_world import pack
-from tests.unit.test_consensus import DAY, EPOCH, HOST, ISSUER, SUMS, catalog, certified, keys
+from tests.unit.test_consensus import COLLECTOR, DAY, EPOCH, HOST, ISSUER, OTHER, SUMS, catalog, certified, keys
 
 VALUE = "evil.example.com"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -167,13 +170,32 @@ class Folder:
         )
 
     def consensus(self, *words: object) -> int:
-        named = ("--task", "task.json", "--catalog", "catalog.json", "--member-keys", "keys.json", "--out", "said.json")
-        paths = [word if str(word).startswith("--") else self.path / str(word) for word in named]
+        named: tuple[str, ...] = (
+            "--task",
+            "task.json",
+            "--catalog",
+            "catalog.json",
+            "--member-keys",
+            "keys.json",
+            "--out",
+            "said.json",
+        )
+        named += ("--key", "collector.key")
+        paths = [word if word.startswith("--") else str(self.path / word) for word in named]
         return run("consensus", self.path / "batch.json", *paths, *words)
 
     def pack(self, *words: object) -> int:
-        out = ("--catalog", self.path / "catalog.json", "--out", self.path / "pack.json")
-        return run("pack", "indicator-a", self.path / "said.json", "--version", 1, "--author", "Rita", *out, *words)
+        about = ("--version", 1, "--author", "Rita", "--out", self.path / "pack.json")
+        return run("pack", "indicator-a", self.path / "said.json", *about, *self.trust(), *words)
+
+    def check(self, *words: object) -> int:
+        return run("check", self.path / "said.json", *self.trust(), *words)
+
+    def trust(self) -> tuple[object, ...]:
+        """The collector's key, from whoever checks; and the catalog."""
+        key = read_key(self.path / "collector.key").verifier.text
+        home = self.path / "home"
+        return ("--collector", key, "--catalog", self.path / "catalog.json", "--home", home)
 
 
 @pytest.fixture
@@ -261,7 +283,51 @@ def test_a_statement_of_a_place_that_was_never_proposed_makes_no_pack(
     rival = indicator_of("host", "rival.example.com")
     folder.write("said.json", said.replace(HOST.encode(), rival.encode()))
     assert folder.pack() == EXIT_REFUSED
+    assert "said.json: was changed after it was signed" in capsys.readouterr().err
+    signed = dataclasses.replace(parse_consensus(said, where="s"), places=(rival,))
+    values = {name: getattr(signed, name) for name in ("task_id", "at_least", "shown", "least_age", "start", "end")}
+    forged = stated(catalog(), (rival,), COLLECTOR, **values, until=signed.until, demo=False)
+    folder.write("said.json", forged.data)
+    assert folder.pack("--collector", COLLECTOR.verifier.text) == EXIT_REFUSED
     assert "names a place that its catalog does not have" in capsys.readouterr().err
+
+
+def test_a_pack_is_made_of_what_known_collectors_said_and_of_nothing_else(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
+    assert folder.consensus() == EXIT_OK
+    key = read_key(folder.path / "collector.key").verifier.text
+    assert f"signed by {key}" in capsys.readouterr().out
+    words = ["--catalog", folder.path / "catalog.json", "--home", folder.path / "home"]
+    out = ("--version", 1, "--author", "Rita", "--out", folder.path / "pack.json")
+    assert run("pack", "indicator-a", folder.path / "said.json", *out, *words) == EXIT_REFUSED
+    assert "lists as no collector's" in capsys.readouterr().err
+    assert not (folder.path / "pack.json").exists()
+    listed = Operators(1, (Operator("shares.example", "Shares", {"collector": (key,)}),))
+    (folder.path / "home").mkdir()
+    replace(folder.path / "home" / "operators.json", listed.data)
+    assert run("pack", "indicator-a", folder.path / "said.json", *out, *words) == EXIT_OK
+    assert "in the word of shares" in capsys.readouterr().out
+
+
+def test_anyone_can_check_a_statement_and_whether_a_pack_follows_from_it(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
+    assert folder.consensus() == EXIT_OK
+    assert folder.pack("--sign-off", "Rita <rita@example.org>") == EXIT_OK
+    capsys.readouterr()
+    assert folder.check() == EXIT_OK
+    told = capsys.readouterr().out
+    assert f"{HOST}  at least 15 organisations" in told
+    assert "sightings of hosts-1" in told
+    assert folder.check("--pack", folder.path / "pack.json") == EXIT_OK
+    assert "follows from these 1 statements, and from nothing else" in capsys.readouterr().out
+    more = indicator_pack("indicator-a", 1, [HOST, OTHER], authors=["Rita"])
+    folder.write("pack.json", more.data)
+    assert folder.check("--pack", folder.path / "pack.json") == EXIT_REFUSED
+    assert "does not follow from these statements" in capsys.readouterr().err
 
 
 class _At:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,15 @@ from typing import Final, TypeVar
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState, demand_new, read_bounded, read_private, replace, unstamped
-from interlock.commons.consensus import MAX_CONSENSUS, Statement, needed, parse_consensus, standing
+from interlock.commons.consensus import (
+    MAX_CONSENSUS,
+    Standing,
+    Statement,
+    demand_collector,
+    needed,
+    parse_consensus,
+    standing,
+)
 from interlock.commons.enrolment import parse_count
 from interlock.commons.indicators import (
     FALSE_POSITIVES,
@@ -24,9 +33,11 @@ from interlock.commons.indicators import (
     parse_catalog,
     parse_proposal,
 )
+from interlock.commons.known_operators import known_operators
 from interlock.commons.membership import MemberKeys, TaskMembership, parse_member_keys
 from interlock.commons.pack import MAX_PACK, parse_pack
-from interlock.commons.statements import MAX_STATEMENT
+from interlock.commons.signers import own_key
+from interlock.commons.statements import MAX_STATEMENT, ed25519_key
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.windows import length_us
 from interlock.dap.task import Task, TaskRefused
@@ -35,7 +46,7 @@ from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
 from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
 
-__all__ = ["catalog", "consensus", "pack", "propose", "read_batch"]
+__all__ = ["catalog", "check", "consensus", "pack", "propose", "read_batch"]
 
 _T = TypeVar("_T")
 _RESULT_FORMAT: Final = "interlock-collected"
@@ -96,12 +107,14 @@ def consensus(args: argparse.Namespace) -> int:
     count = parse_count(read_bounded(Path(args.count), MAX_STATEMENT), where=args.count) if args.count else None
     least = needed(0 if keys is None else keys.least_age, demo=task.demo)
     threshold = max(least, task.config.min_batch_size) if args.at_least is None else args.at_least
-    said = statement_of(task, known, batch, threshold=threshold, days=args.days, keys=keys, count=count)
+    signer = own_key(Path(args.key), os.urandom)
+    said = statement_of(task, known, batch, signer, threshold=threshold, days=args.days, keys=keys, count=count)
     replace(Path(args.out), said.data)
     for place in said.places:
         print(place)
     print(f"{args.out}: {len(said.places)} of {len(known.places)} places, each by at least {said.at_least}")
     proof = said.shown or "nothing"
+    print(f"signed by {said.collector}; the commons lists it as a collector's in operators.json")
     print(f"it holds until {rfc3339(said.until)}; members of at least {said.least_age} days, shown by {proof}")
     if task.membership is not None and count is None:
         print("the issuer was not held to its count: give --count FILE", file=sys.stderr)
@@ -113,8 +126,7 @@ def consensus(args: argparse.Namespace) -> int:
 
 def pack(args: argparse.Namespace) -> int:
     """Write a pack from what holds now, for a reviewer to sign."""
-    statements = [parse_consensus(read_bounded(Path(n), MAX_CONSENSUS), where=n) for n in args.statements]
-    stands = standing(statements, _catalogs(args, statements), SystemClock().now_us(), demo=args.demo)
+    statements, stands = _standing(args)
     signed = [f"Signed-off-by: {who}" for who in args.sign_off]
     made = pack_of(stands, statements, name=args.name, version=args.version, authors=args.author, signed_off_by=signed)
     replace(Path(args.out), made.data)
@@ -130,6 +142,49 @@ def pack(args: argparse.Namespace) -> int:
             replace(Path(args.proposal), demotion(stands, args.name))
     print(f"next: interlock mesh publish {args.out} --ring beta, then have it reviewed")
     return EXIT_OK
+
+
+def check(args: argparse.Namespace) -> int:
+    """Say what statements say, and in whose word; and whether a pack follows from just them."""
+    statements, stands = _standing(args)
+    for place, row in sorted(stands.accepted.items()):
+        print(f"  {place}  at least {row.at_least} organisations, until {rfc3339(row.until)}")
+    for place in sorted(stands.disputed):
+        print(f"  {place}  disputed")
+    for digest in stands.weak:
+        print(f"statement {digest[:16]} is too weak, and counts for nothing", file=sys.stderr)
+    if args.pack is None:
+        return EXIT_OK
+    given = parse_pack(read_bounded(Path(args.pack), MAX_PACK), where=args.pack)
+    made = pack_of(
+        stands,
+        statements,
+        name=given.name,
+        version=given.version,
+        authors=given.authors,
+        signed_off_by=given.signed_off_by,
+    )
+    if made.digest != given.digest:
+        told = "does not follow from these statements as they stand now"
+        fix = "ask its author for all that it was made of, or for its next version"
+        print(f"{args.pack}: {told}; {fix}", file=sys.stderr)
+        return EXIT_REFUSED
+    print(f"{args.pack}: follows from these {len(statements)} statements, and from nothing else")
+    return EXIT_OK
+
+
+def _standing(args: argparse.Namespace) -> tuple[list[Statement], Standing]:
+    """The statements that were named, each in the word of a collector that is known, and what follows from them."""
+    operators = known_operators(config_of(args).home)
+    trusted = [ed25519_key(text, where="--collector").text for text in args.collector]
+    statements = []
+    for name in args.statements:
+        said = parse_consensus(read_bounded(Path(name), MAX_CONSENSUS), where=name)
+        who = demand_collector(said, operators, trusted)
+        span = f"{rfc3339(said.start)} to {rfc3339(said.end)}"
+        print(f"{name}: {said.counts} of {said.task}, {span}, at least {said.at_least}, in the word of {who}")
+        statements.append(said)
+    return statements, standing(statements, _catalogs(args, statements), SystemClock().now_us(), demo=args.demo)
 
 
 def read_batch(path: Path, task: Task) -> Batch:

@@ -16,9 +16,10 @@ an example; a host that one met becomes a rule that all have:
   interlock mesh indicator propose host evil.example --out evil.proposal.json     by whoever met it
   interlock mesh indicator catalog hosts-1 --proposal evil.proposal.json --opens-in 1d --out catalog.json
   interlock mesh publish --catalog catalog.json --dir commons                     by a curator
-  interlock mesh indicator consensus collected.json --task task.json --at-least 20 --out said.json
+  interlock mesh indicator consensus collected.json --task task.json --key collector.key --out said.json
   interlock mesh indicator pack indicator-hosts said.json --version 1 --author Rita --out pack.json
-  interlock mesh publish pack.json --ring beta --dir commons                      then a person reviews it
+  interlock mesh publish pack.json --ring beta --dir commons                      then a person reviews it:
+  interlock mesh indicator check said.json --pack pack.json                       by the reviewer, or by anyone
 """
 
 
@@ -38,6 +39,7 @@ def register(group: Commands) -> None:
     _catalog(commands)
     _consensus(commands)
     _pack(commands)
+    _check(commands)
 
 
 def _propose(commands: Commands) -> None:
@@ -75,6 +77,9 @@ def _consensus(commands: Commands) -> None:
         "collected", metavar="FILE", help="what `interlock mesh dap collect` gave: keep it to yourself"
     )
     consensus.add_argument("--task", metavar="FILE", required=True, help="the task, as the collector has it")
+    consensus.add_argument(
+        "--key", metavar="FILE", required=True, help="the key to sign it with, made where there is none"
+    )
     consensus.add_argument("--catalog", metavar="FILE", help="its catalog; by default as the commons has it")
     consensus.add_argument("--member-keys", metavar="FILE", help="of the batch's epoch; by default likewise")
     consensus.add_argument("--count", metavar="FILE", help="the issuer's signed count of the epoch")
@@ -87,11 +92,31 @@ def _pack(commands: Commands) -> None:
     told = "make an indicator pack of all statements there are: what holds, what is disputed, not what has ended"
     pack = add(commands, "pack", _INDICATOR, "pack", told)
     pack.add_argument("name", help="the pack's name, indicator-...")
-    pack.add_argument("statements", metavar="FILE", nargs="+", help="what `indicator consensus` wrote")
+    _statements(pack)
     pack.add_argument("--version", type=int, required=True, metavar="N", help="the pack's; above what is out")
-    pack.add_argument("--catalog", metavar="FILE", action="append", default=[], help="theirs; by default the commons'")
     pack.add_argument("--author", action="append", required=True, metavar="NAME", help="may be repeated")
     pack.add_argument("--sign-off", action="append", default=[], metavar="NAME<MAIL>", help="an author's DCO")
-    pack.add_argument("--demo", action="store_true", help="let statements of demonstrations count")
     pack.add_argument("--proposal", metavar="FILE", help="where to write what a person should look at")
     pack.add_argument("--out", metavar="FILE", required=True, help="the pack's new file")
+
+
+def _check(commands: Commands) -> None:
+    told = "say what statements say and in whose word, and whether a pack follows from just them"
+    check = add(commands, "check", _INDICATOR, "check", told)
+    _statements(check)
+    check.add_argument("--pack", metavar="FILE", help="the pack that is said to follow from them")
+
+
+def _statements(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("statements", metavar="FILE", nargs="+", help="what `indicator consensus` wrote")
+    parser.add_argument(
+        "--collector",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key to trust, beside the collectors that the commons lists",
+    )
+    parser.add_argument(
+        "--catalog", metavar="FILE", action="append", default=[], help="theirs; by default the commons'"
+    )
+    parser.add_argument("--demo", action="store_true", help="let statements of demonstrations count")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from interlock.base import canonical
 from interlock.base.clock import DAY_US
 from interlock.base.errors import BadInput
+from interlock.base.keys import Ed25519Signer
 from interlock.commons.consensus import Standing, Statement, agreed, stated
 from interlock.commons.enrolment import IssuedCount, demand_honest_count
 from interlock.commons.indicators import Catalog, indicator_pack
@@ -36,13 +37,14 @@ def statement_of(
     task: Task,
     catalog: Catalog,
     batch: Batch,
+    collector: Ed25519Signer,
     *,
     threshold: int,
     days: int,
     keys: MemberKeys | None = None,
     count: IssuedCount | None = None,
 ) -> Statement:
-    """The statement of a batch of one epoch, which holds for `days` days from its end.
+    """The statement of a batch of one epoch in its collector's word, which holds for `days` days from its end.
 
     `keys` are the epoch's member keys, needed where the task asks for proofs; `count` is the issuer's of the epoch.
     Raises: TaskRefused, for a catalog that is not the task's; OverIssued; TooFew; BadInput, Malformed.
@@ -67,6 +69,7 @@ def statement_of(
     return stated(
         catalog,
         places,
+        collector,
         task_id=task.task_id.hex(),
         at_least=threshold,
         shown=shown,
