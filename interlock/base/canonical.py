@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import math
 import sys
@@ -97,6 +98,7 @@ def json_encoder(
 _quick: Final = json_encoder(sort_keys=True)
 _PLAIN: Final = frozenset({str, bool, type(None)})
 _ORDINARY_INT: Final = 1 << 64
+_STEP: Final = 2047  # bytes that hashlib hashes without letting go of the interpreter
 _PORTION: Final = 500  # elements of a list that `long_digest` encodes at a time
 
 
@@ -138,15 +140,29 @@ def digest(domain: str, value: object) -> bytes:
     The tag keeps digests of different uses apart: no digest of one domain is ever one of another.
     """
     tag = domain.encode("ascii")
-    return hashlib.sha256(len(tag).to_bytes(2, "big") + tag + encode(value)).digest()
+    return _hashed([len(tag).to_bytes(2, "big") + tag + encode(value)])
 
 
 def long_digest(domain: str, value: object) -> bytes:
     """The same as `digest`, made a portion at a time: thousands of values at once would hold up every other thread."""
     tag = domain.encode("ascii")
-    hashed = hashlib.sha256(len(tag).to_bytes(2, "big") + tag)
-    for portion in _portions(value):
-        hashed.update(portion)
+    return _hashed(itertools.chain([len(tag).to_bytes(2, "big") + tag], _portions(value)))
+
+
+def _hashed(portions: Iterable[bytes]) -> bytes:
+    """SHA-256 in short steps, for which hashlib keeps the interpreter.
+
+    For longer ones it lets go, and has it back before a thread that waits is awake. That one then waits anew, for as
+    long as there are such steps: it asks for its turn only after a wait that nothing ended.
+    """
+    hashed = hashlib.sha256()
+    for portion in portions:
+        if len(portion) <= _STEP:
+            hashed.update(portion)
+        else:
+            view = memoryview(portion)
+            for start in range(0, len(view), _STEP):
+                hashed.update(view[start : start + _STEP])
     return hashed.digest()
 
 

@@ -8,9 +8,12 @@ last one is taken apart there too.
 
 from __future__ import annotations
 
+import _thread
 import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final, Protocol
 
 from interlock.base.errors import InterlockError
@@ -22,7 +25,6 @@ __all__ = ["Follower", "LivePolicy"]
 
 _LOG: Final = logging.getLogger("interlock")
 _UNASKED: Final = object()  # a fingerprint that no source has
-_PATIENCE_S: Final = 0.0002  # seconds that one call waits for a load that it began
 _TURN_S: Final = 0.0002  # seconds for which a thread may keep the interpreter while a policy loads
 
 
@@ -58,7 +60,7 @@ class LivePolicy:
         self._fingerprint = fingerprint
         self._follower = follower
         self._mutex = Mutex()
-        self._loading: threading.Thread | None = None
+        self._loading: _Load | None = None
         # before loading: a change during the load is then seen at the next refresh
         self._seen = fingerprint() if fingerprint else None
         with held_off():
@@ -89,31 +91,36 @@ class LivePolicy:
     def refresh(self, *, wait: bool = False) -> None:
         """Take over a changed source; cheap where nothing changed.
 
-        A policy that loads at once is in force when this returns, a longer one soon after; with `wait`, any.
+        With `wait` it is in force when this returns, else soon after: no call waits for a load, not even to begin.
         """
         ask = self._fingerprint
-        if ask is None or not (wait or self._loading is None or not self._loading.is_alive()):
+        if ask is None or not (wait or self._loading is None or not self._loading.alive):
             return  # while one loads, the source is not asked for the next
         try:
             while (now := ask()) != self._seen:
                 loading = self._begun(now)
-                loading.join(None if wait else _PATIENCE_S)
                 if not wait:
                     return
+                loading.join()
         except Exception as e:  # noqa: BLE001 - the source cannot be asked: the last good policy stays
             self._seen, self._trouble = _UNASKED, _as_ours(e)
 
-    def _begun(self, now: object) -> threading.Thread:
+    def _begun(self, now: object) -> _Load:
         """The load that is under way, or a new one. Raises: RuntimeError, where no thread can be started."""
         with self._mutex:
-            if self._loading is None or not self._loading.is_alive():  # in a forked child no other thread is alive
-                self._loading = threading.Thread(target=self._swap, args=(now,), name="interlock-reload", daemon=True)
-                self._loading.start()
+            if self._loading is None or not self._loading.alive:
+                turns = ExitStack()  # shortened here: whoever waits already would wait for as long as turns were before
+                turns.enter_context(short_turns(_TURN_S))
+                try:
+                    self._loading = _Load(lambda: self._swap(now, turns))
+                except RuntimeError:
+                    turns.close()
+                    raise
             return self._loading
 
-    def _swap(self, now: object) -> None:
+    def _swap(self, now: object, turns: ExitStack) -> None:
         try:
-            with short_turns(_TURN_S), held_off():
+            with turns, held_off():
                 self._take_over()
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the new one, the last good one stays
             self._trouble = _as_ours(e)
@@ -139,6 +146,42 @@ class LivePolicy:
             for rule in gone.pop().rules:  # one by one here too: most of them nobody has looked at for long
                 rules.append(rule)
             freed_slowly(rules)
+
+
+class _Load:
+    """A load under way, in a thread that a call begins and does not wait for.
+
+    `Thread.start` waits until the thread runs, and has to wait for the interpreter once more then: that is left to a
+    first thread, which does nothing else.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        """Raises: RuntimeError, where no thread can be started."""
+        self._work = work
+        self._pid = os.getpid()
+        self._under_way = _thread.allocate_lock()
+        self._under_way.acquire()
+        _thread.start_new_thread(self._begin, ())
+
+    @property
+    def alive(self) -> bool:
+        return self._under_way.locked() and self._pid == os.getpid()  # in a forked child no other thread is alive
+
+    def join(self) -> None:
+        with self._under_way:
+            pass
+
+    def _begin(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="interlock-reload", daemon=True).start()
+        except Exception:  # noqa: BLE001 - no second thread: then in this one, which has no name
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._under_way.release()
 
 
 class _Unloadable(InterlockError):

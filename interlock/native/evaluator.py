@@ -123,7 +123,7 @@ class NativeEvaluator:
         return plan, self._made(plan)
 
     def _made(self, plan: Planned) -> Any:
-        return self._native.Plan(plan.json, list(plan.decisions), FrozenDict, FrozenList, _WRAPPED)
+        return self._native.Plan(list(plan.json), list(plan.decisions), FrozenDict, FrozenList, _WRAPPED)
 
 
 def chosen_evaluator() -> Evaluator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +18,7 @@ from interlock.native.conditions import Frame, Stays, native_condition, native_d
 __all__ = ["Planned", "Segment", "planned"]
 
 _FORMAT: Final = "interlock-plan"
+_PORTION: Final = 1 << 16  # characters of a portion, at least
 _PATIENT: Final = 256  # patterns of a policy of which it is told, at any cost, how long a text they judge natively
 _json: Final = json_encoder()
 
@@ -34,12 +34,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """`json` is the plan; `decisions` has one entry a rule in it, None where its decision depends on the event.
+    """`json` is the plan, in portions; `decisions` has one entry a rule in it, None where its decision depends on the event.
 
     `segments` cover the policy in order. `reasons` says of each position that stays with Python why.
     """
 
-    json: bytes
+    json: tuple[bytes, ...]
     decisions: tuple[Decision | None, ...]
     segments: tuple[Segment, ...]
     reasons: Mapping[int, str]
@@ -47,8 +47,7 @@ class Planned:
 
 def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned:
     """The plan of a policy. `refused` are the positions that the native engine has refused, and its words for it."""
-    text = io.BytesIO()  # written rule by rule: all at once would hold up every other thread
-    text.write(_json({"format": _FORMAT, "v": PLAN_VERSION, "abi": ABI_VERSION, "rules": []})[:-2].encode("utf-8"))
+    text = _Portions(_json({"format": _FORMAT, "v": PLAN_VERSION, "abi": ABI_VERSION, "rules": []})[:-2])
     decisions: list[Decision | None] = []
     reasons = dict(refused or {})
     patterns = 0
@@ -62,15 +61,33 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
             continue
         row = _json(body)
         patterns += row.count('["pattern",')
-        text.write(f"{',' if decisions else ''}{row}".encode())
+        text.add(f",{row}" if decisions else row)
         decisions.append(_fixed(body))
-    text.write(b"]}")
     return Planned(
-        json=text.getvalue(),
+        json=text.ended("]}"),
         decisions=tuple(decisions),
         segments=tuple(_segments([at not in reasons for at in range(len(policy.rules))])),
         reasons=reasons,
     )
+
+
+class _Portions:
+    """A long text, as bytes in portions: one piece that grows is copied now and then, and holds up other threads."""
+
+    def __init__(self, first: str) -> None:
+        self._done: list[bytes] = []
+        self._rows = [first]
+        self._size = len(first)
+
+    def add(self, row: str) -> None:
+        self._rows.append(row)
+        self._size += len(row)
+        if self._size >= _PORTION:
+            self._done.append("".join(self._rows).encode("utf-8"))
+            self._rows, self._size = [], 0
+
+    def ended(self, last: str) -> tuple[bytes, ...]:
+        return (*self._done, "".join([*self._rows, last]).encode("utf-8"))
 
 
 def _native(rule: Rule, patient: bool) -> dict[str, Any]:

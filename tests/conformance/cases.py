@@ -230,7 +230,7 @@ def _cases() -> Iterator[dict[str, Any]]:
         document = {"format": "interlock-policy", "v": 1, "name": name, **more, "rules": rules}
         policy = policy_of(document)
         rows = [{"event": body, "decision": told(evaluate(policy, event_of(body)))} for body in events]
-        yield {"name": name, "document": document, "plan": json.loads(planned(policy).json), "events": rows}
+        yield {"name": name, "document": document, "plan": json.loads(b"".join(planned(policy).json)), "events": rows}
 
 
 if __name__ == "__main__":

@@ -219,11 +219,12 @@ def test_threads_that_try_one_approved_call_run_it_once(tmp_path: Path) -> None:
 
 
 def test_the_epoch_rises_only_with_the_digest_of_the_compiled_policy() -> None:
-    files, digests = iter(range(10)), iter(["a", "a", "b", "b"])
-    live = LivePolicy(lambda: Policy((), next(digests)), lambda: next(files))
+    file, digests = [0], iter(["a", "a", "b", "b"])
+    live = LivePolicy(lambda: Policy((), next(digests)), lambda: file[0])
     epochs = [live.epoch]
     for _ in range(3):
-        live.refresh()
+        file[0] += 1
+        live.refresh(wait=True)
         epochs.append(live.epoch)
     assert epochs == [1, 1, 2, 2]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import decimal
+import hashlib
 import json
 import math
 import pathlib
@@ -180,6 +181,30 @@ def test_a_long_list_is_cut_without_a_trace(size: int) -> None:
     rows = [f"{k}" for k in range(size)]
     for value in (rows, {"name": "x", "rules": rows, "v": 1}, ["a", rows, []], {"\u00e9": rows}, [{"rules": rows}]):
         assert long_digest("interlock/test/v1", value) == digest("interlock/test/v1", value)
+
+
+@pytest.mark.parametrize("size", [0, 2000, 2047, 2048, 5000])
+def test_a_long_text_is_hashed_in_steps_that_let_no_thread_wait_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    value, steps = {"text": "x" * size}, []
+
+    class Hash:
+        def __init__(self) -> None:
+            self._hash = sha256()
+
+        def update(self, data: bytes) -> None:
+            steps.append(len(data))
+            self._hash.update(data)
+
+        def digest(self) -> bytes:
+            return self._hash.digest()
+
+    sha256 = hashlib.sha256
+    wanted = sha256(b"\x00\x04test" + encode(value)).digest()
+    monkeypatch.setattr(hashlib, "sha256", Hash)
+    assert digest("test", value) == long_digest("test", value) == wanted
+    assert max(steps) < 2048  # from there on hashlib lets go of the interpreter
 
 
 def test_digests_of_different_domains_differ() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import os
@@ -249,6 +250,38 @@ def test_no_call_waits_for_a_long_load_and_until_then_the_last_good_policy_holds
     live.refresh(wait=True)
     assert (live.current.digest, live.epoch, loads) == ("two", 2, [2])
     assert sys.getswitchinterval() == interval
+
+
+def test_a_policy_loads_in_the_thread_that_was_to_begin_its_own_where_there_is_no_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    source = Source()
+    live = source.live()
+    source.version, source.digest = 2, "two"
+    monkeypatch.setattr(threading.Thread, "start", start)
+    live.refresh(wait=True)
+    assert (live.current.digest, live.epoch, live.trouble) == ("two", 2, None)
+
+
+def test_where_no_thread_can_be_started_the_last_good_policy_stays_until_one_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    source, before = Source(), sys.getswitchinterval()
+    live = source.live()
+    source.version, source.digest = 2, "two"
+    with monkeypatch.context() as patched:
+        patched.setattr(_thread, "start_new_thread", none)
+        live.refresh(wait=True)
+    assert (live.current.digest, live.trouble is not None) == ("one", True)
+    assert sys.getswitchinterval() == before
+    live.refresh(wait=True)
+    assert (live.current.digest, live.trouble) == ("two", None)
 
 
 def test_a_change_during_a_load_is_taken_over_too() -> None:

@@ -275,3 +275,17 @@ def test_policies_that_come_and_go_are_never_taken_for_one_another() -> None:
         if n % 2:
             evaluator.retire(one)
         del one
+
+
+def test_a_long_plan_is_handed_over_in_portions_and_says_what_a_short_one_does() -> None:
+    rules = [{**RULES[0], "id": f"r{k}", "when": {"arg": "command", "equals": f"é {k}"}} for k in range(3_000)]
+    long = policy(*rules)
+    portions = planned(long).json
+    assert len(portions) > 4
+    assert max(map(len, portions)) < 1 << 18
+    assert [row["at"] for row in json.loads(b"".join(portions))["rules"]] == list(range(3_000))
+    native = NativeEvaluator()
+    for at in (0, 1_499, 2_999):
+        said = native.evaluate(long, SensorEvent("Bash", {"command": f"é {at}"}))
+        assert [rule.id for rule in said.fired] == [f"r{at}"]
+    assert native.evaluate(long, SensorEvent("Bash", {"command": "é 3000"})).fired == ()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from interlock.base.canonical import long_digest
+from interlock.engine.collector import freed_slowly
 from interlock.engine.policy.limits import Limits, Oversize
 from interlock.engine.policy.problems import BadPolicy, known_key
 from interlock.engine.policy.rule_document import (
@@ -112,12 +113,9 @@ def finish_document(opened: Opened, setup: Setup) -> Document:
     _demand_live(rules, {row.rule for row in settings.quarantine}, where)
     for rule in rules:
         demand_known_arguments(rule.when, rule.attributed_to, rule.phase, settings.tools, f"{where}: rule {rule.id}")
-    marks: dict[str, object] = {
-        "name": opened.name,
-        "extends": opened.extends,
-        "rules": [semantic_digest(rule) for rule in rules],
-    }
-    return Document(
+    digests = [semantic_digest(rule) for rule in rules]
+    marks: dict[str, object] = {"name": opened.name, "extends": opened.extends, "rules": digests}
+    document = Document(
         name=opened.name,
         description=description_of(opened.body, where),
         extends=opened.extends,
@@ -125,6 +123,8 @@ def finish_document(opened: Opened, setup: Setup) -> Document:
         digest=long_digest("interlock/policy-document/v1", marks | settings_marks(settings)).hex(),
         settings=settings,
     )
+    freed_slowly(digests)
+    return document
 
 
 def settings_marks(settings: Settings) -> dict[str, object]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from interlock.base.canonical import digest
+from interlock.engine.collector import freed_slowly
 from interlock.engine.decision import Verdict
 from interlock.engine.detectors.registry import REGISTRY
 from interlock.engine.event import Origin, Phase, SensorEvent, frozen_args
@@ -161,6 +162,7 @@ def parse_rules(rules: list[object], where: str, setup: Setup = PLAIN) -> tuple[
         seen[doc.id] = number
         docs.append(doc)
         rules[number - 1] = None  # freed here, one by one: all together would hold up every other thread
+    freed_slowly(seen)
     return tuple(docs)
 
 

@@ -1,14 +1,11 @@
 //! Python binding of interlock's native engine: convert, call, convert; no logic.
 
+mod heap;
 mod intents;
 mod membership;
 mod plan;
 mod read;
 mod vdaf;
-
-/// Half of what a long command costs is asking for memory and giving it back: this heap is quick at that.
-#[global_allocator]
-static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The native part of interlock; version-locked to the Python package.
 #[pyo3::pymodule]

@@ -1,6 +1,8 @@
 //! `Plan`: the rules of a policy that run natively, asked from Python.
 
 use std::borrow::Cow;
+use std::panic::resume_unwind;
+use std::thread;
 
 use interlock_engine::caught::{caught, FAILED};
 use interlock_engine::context::Context;
@@ -11,11 +13,16 @@ use interlock_engine::value::{Event, Origin, Phase, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
+use crate::heap::give_back;
 use crate::read::{borrowed, edited, Reader};
 
 const ALONE: usize = 1 << 14; // bytes of text from which on other threads may run meanwhile
+const LONG: usize = 4; // portions of a plan from which on a thread of its own compiles it
+const STACK: usize = 8 << 20; // bytes, as Python's own threads have
+const MANY: usize = 1_000; // rules from which on what they leave behind is returned to the system at once
 
 pyo3::create_exception!(
     interlock_native,
@@ -41,20 +48,21 @@ pub struct Plan {
 
 #[pymethods]
 impl Plan {
-    /// `json` is the plan, `decisions` a Decision for each of its rules (None where it depends on the event); then the
-    /// read-only subclasses of dict and list, and the one for a result that was no mapping.
+    /// `json` is the plan, in portions: one long piece would hold up other threads where it is made. `decisions` has a
+    /// Decision for each of its rules (None where it depends on the event); then come the read-only subclasses of dict
+    /// and list, and the one for a result that was no mapping.
     /// Raises: `BadPlan`, Panicked.
     #[new]
+    #[allow(clippy::needless_pass_by_value)] // a list of Python's is read into one of our own
     fn new(
         py: Python<'_>,
-        json: &Bound<'_, PyBytes>,
+        json: Vec<PyBackedBytes>,
         decisions: Vec<Py<PyAny>>,
         map: Py<PyType>,
         list: Py<PyType>,
         wrapped: Py<PyType>,
     ) -> PyResult<Self> {
-        let json = json.as_bytes();
-        let compiled = guarded(|| py.detach(|| engine::Plan::new(json)))?;
+        let compiled = guarded(|| py.detach(|| compile(&json)))?;
         let compiled = compiled.map_err(|bad| {
             let rows: Vec<_> = bad.into_iter().map(|bad| (bad.at, bad.what)).collect();
             BadPlan::new_err((rows,))
@@ -107,7 +115,47 @@ impl Drop for Plan {
     /// Thousands of rules take a while to free: other threads run meanwhile.
     fn drop(&mut self) {
         let compiled = std::mem::take(&mut self.compiled);
-        Python::try_attach(|py| py.detach(|| drop(compiled)));
+        Python::try_attach(|py| py.detach(|| freed(compiled)));
+    }
+}
+
+type Compiled = Result<engine::Plan, Vec<engine::BadPlan>>;
+
+/// Compile a plan; a long one in a thread of its own. The heap leaves it to the thread that asked for memory to take
+/// what others freed of it: a thread that installs a policy and then asks it would pay for that in one of its calls.
+fn compile(portions: &[PyBackedBytes]) -> Compiled {
+    if portions.len() < LONG {
+        return compiled(portions);
+    }
+    thread::scope(|scope| {
+        let spawned = thread::Builder::new()
+            .stack_size(STACK)
+            .spawn_scoped(scope, || compiled(portions));
+        spawned.map_or_else(
+            |_| compiled(portions), // no thread is to be had
+            |spawned| spawned.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        )
+    })
+}
+
+fn compiled(portions: &[PyBackedBytes]) -> Compiled {
+    let mut json = Vec::with_capacity(portions.iter().map(|portion| portion.len()).sum());
+    for portion in portions {
+        json.extend_from_slice(portion);
+    }
+    let compiled = engine::Plan::new(&json);
+    drop(json);
+    if matches!(&compiled, Ok(plan) if plan.rules.len() >= MANY) {
+        give_back();
+    }
+    compiled
+}
+
+fn freed(compiled: engine::Plan) {
+    let many = compiled.rules.len() >= MANY;
+    drop(compiled);
+    if many {
+        give_back();
     }
 }
 
