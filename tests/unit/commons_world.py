@@ -6,8 +6,13 @@ through fetchers. Randomness is a counter and time a ManualClock, so a world is 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -269,9 +274,30 @@ def sign_past_the_log(commons: World, *paths: str) -> None:
 
 @contextmanager
 def world(tmp_path: Path) -> Iterator[World]:
+    """A commons in this folder: the one that is there, or a new one."""
+    logged: tuple[bytes, ...] = ()
+    if not (tmp_path / "commons").exists():
+        new, logged = _new()
+        shutil.copytree(new, tmp_path, dirs_exist_ok=True)
+    with _opened(tmp_path) as made:
+        made.log.calls += logged
+        yield made
+
+
+@functools.cache
+def _new() -> tuple[Path, tuple[bytes, ...]]:
+    """A new commons and what it logged. Making one takes five times as long as copying it, and a run needs hundreds."""
+    home, own = Path(tempfile.mkdtemp(prefix="commons-")), os.getpid()
+    atexit.register(lambda: shutil.rmtree(home, ignore_errors=True) if os.getpid() == own else None)  # not a fork's
+    with _opened(home) as made:
+        return home, tuple(made.log.calls)
+
+
+@contextmanager
+def _opened(home: Path) -> Iterator[World]:
     clock = ManualClock()
-    with open_log(tmp_path / "log", NoteSigner(ORIGIN, seed("log"))) as log:
-        yield World(tmp_path, TestLog(log, tmp_path / "log", clock), clock)
+    with open_log(home / "log", NoteSigner(ORIGIN, seed("log"))) as log:
+        yield World(home, TestLog(log, home / "log", clock), clock)
 
 
 def status(home: Path) -> dict[str, object]:
