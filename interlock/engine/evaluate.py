@@ -261,9 +261,11 @@ class Fold:
         return {name: self.event.args[name] for name in self.event.args if name in self._rewritten}
 
     def _evidence(self) -> Mapping[str, object] | None:
+        """All of it: what two rules call by one name stands under it and, of the later one, with the rule's own."""
         shown: dict[str, object] = {}
-        for _, decision in self._escalations:
-            shown.update(decision.evidence or {})
+        for rule, decision in self._escalations:
+            for name, value in (decision.evidence or {}).items():
+                shown[name if name not in shown else f"{name} ({rule.id})"] = value
         return shown or None
 
 

@@ -106,6 +106,11 @@ def test_an_escalation_carries_the_rewrites_and_all_evidence() -> None:
     assert outcome.event.args["x"] == 2
 
 
+def test_evidence_of_two_rules_under_one_name_is_all_kept() -> None:
+    asked = [Decision.escalate("ask", evidence=shown) for shown in ({"why": 1, "at": 2}, {"why": 3}, {"why": 1})]
+    assert judge(said(*asked)).decision.evidence == {"why": 1, "at": 2, "why (<lambda>#2)": 3, "why (<lambda>#3)": 1}
+
+
 def test_call_rules_see_calls_and_result_rules_results() -> None:
     rules = said(Decision.block("call rule"))
     assert judge_result([], "text").decision.verdict is Verdict.ALLOW
