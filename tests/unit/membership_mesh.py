@@ -33,7 +33,7 @@ class Mesh:
         self.issuer = IssuerWorld(folder, self.clock)
         self.fetched: list[int] = []
         self.world = World(folder, admit=self.admission(), owner=demand_owner, membership=membership(backend))
-        self.world.clock = self.clock
+        self.world.clock = self.world.helper_clock = self.clock
         self.world.restart()
         self.epoch = self.world.task.time_of(self.clock.now_us())
         self.issuer.open_epoch(self.epoch, backend=backend)
