@@ -39,7 +39,11 @@ HELD: Final[dict[str, tuple[str, str]]] = {
     "S16": (_D, "test_a_rewrite_gives_new_arguments_and_leaves_the_callers_own"),
     "S17": (_D, "test_a_rule_that_hands_back_what_it_saw_gives_the_tool_ordinary_values"),
     "S18": (_E, "test_an_escalation_waits_until_no_rule_blocks"),
-    "S19": (_E, "test_an_escalation_carries_the_rewrites_and_all_evidence"),
+    "S19": (
+        _E,
+        "test_an_escalation_carries_the_rewrites_and_all_evidence"
+        " test_evidence_of_two_rules_under_one_name_is_all_kept",
+    ),
     "S20": (
         _F,
         "test_a_rule_before_the_rewrite_blocks_what_the_rewrite_made"
