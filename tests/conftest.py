@@ -6,8 +6,9 @@ What is kept safely is written through to the disk, thousands of times in a run,
 No test loses its power, so none needs the disk: a process that is killed leaves the same files in memory. So temporary
 files go to /dev/shm where it can hold them; a TMPDIR that is set stays.
 
-Several workers share the files of a run. Those with slow tests come first: one of them at the end would leave the other
-workers with nothing to do.
+Several workers share the files of a run, half as many again as there are cores (-n auto): many a test waits, for a
+process, a server or a clock. Files with slow tests come first: one of them at the end would leave the other workers
+with nothing to do.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep xdist, where it is there, from putting the files in the order of how many tests they hold."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """What -n auto means; as xdist has it, where its own variable says a number."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + max(1, cores // 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
