@@ -144,7 +144,7 @@ def _pair(
 ) -> Pair:
     task, bucket = world.task, world.members.epoch
     requests = [reports[at : at + _BATCH] for at in range(0, len(reports), _BATCH)]
-    collector = Collector(task, world.collector, vdaf_of(task), HttpExchange(TOKEN))
+    collector, send = Collector(task, world.collector, vdaf_of(task), HttpExchange(TOKEN)), _uploader(world)
     with (
         aggregator("helper", root, stores[1], ports[1]) as helper,
         aggregator("leader", root, stores[0], ports[0]) as leader,
@@ -152,7 +152,7 @@ def _pair(
         before = cpu_s(leader.pid), cpu_s(helper.pid)
         started = time.perf_counter()
         with ThreadPoolExecutor(_UPLOADERS) as pool:
-            refused = [errors for errors in pool.map(_uploader(world), requests) if errors]
+            refused = [errors for errors in pool.map(send, requests) if errors]
         found = collected(collector, Interval(bucket, 1))
         seconds = time.perf_counter() - started
         spent = cpu_s(leader.pid) - before[0], cpu_s(helper.pid) - before[1]

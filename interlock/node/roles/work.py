@@ -21,7 +21,7 @@ from interlock.dap.sweep import Sweeper
 __all__ = ["DRIVE_EVERY_S", "Kick", "driving", "keep_sweeping", "worker_app"]
 
 DRIVE_EVERY_S: Final = 1.0
-SIDE_BY_SIDE: Final = 2  # passes: while one waits for the helper, another opens and verifies
+SIDE_BY_SIDE: Final = 3  # passes: while one waits for the helper and one for the disk, another opens and verifies
 SWEEP_EVERY_S: Final = 600.0
 _log = logging.getLogger(__name__)
 

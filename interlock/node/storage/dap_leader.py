@@ -187,9 +187,10 @@ class LeaderTables(LeaderFates):
                 return False
             until = lease.until(now_us, as_int(row[1]) - 1)
             state = "begun" if states else "abandoned"
+            # first, so that what is kept goes into the pages of what is not
+            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", unpacked(as_bytes(row[2])))
             tx.execute(begin, (state, job_id, request, packed_states(states), until, row[0]))
             turned_down = reject(tx, task_id, rejected, Role.LEADER, Step.INIT)
-            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", unpacked(as_bytes(row[2])))
             leave(tx, task_id, as_bytes(row[3]), turned_down)
             return True
 
