@@ -46,7 +46,7 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.slow
 def test_every_step_of_the_demo_holds_and_every_process_is_gone(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    done = subprocess.run([*DEMO, "--json", "--keep", str(kept)], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([*DEMO, "--json", "--keep", str(kept)], capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()[-2000:]
     result = json.loads(done.stdout)
     assert result["ok"] is True
@@ -65,7 +65,7 @@ def test_every_step_of_the_demo_holds_and_every_process_is_gone(tmp_path: Path) 
 
 
 def test_the_demo_refuses_a_folder_that_is_there(tmp_path: Path) -> None:
-    done = subprocess.run([*DEMO, "--keep", str(tmp_path)], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*DEMO, "--keep", str(tmp_path)], capture_output=True, timeout=300, check=False)
     assert done.returncode == 2
     assert done.stderr.decode().count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -102,7 +102,7 @@ def test_the_demo_takes_all_its_processes_with_it(number: signal.Signals, tmp_pa
         children = _children(demo.pid)
         assert len(children) >= 4
         demo.send_signal(number)
-        _, err = demo.communicate(timeout=30)
+        _, err = demo.communicate(timeout=120)
     finally:
         demo.kill()
         demo.wait()

@@ -50,7 +50,7 @@ class Mesh:
 
     def finish(self, process: subprocess.Popen[bytes]) -> Done:
         try:
-            out, err = process.communicate(timeout=40)
+            out, err = process.communicate(timeout=120)
         except BaseException:
             process.kill()
             process.communicate()

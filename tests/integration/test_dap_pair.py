@@ -31,7 +31,7 @@ def env(folder: Path) -> dict[str, str]:
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), cwd=folder, env=env(folder), capture_output=True, text=True, timeout=60, check=False
+        command(*words), cwd=folder, env=env(folder), capture_output=True, text=True, timeout=180, check=False
     )
 
 

@@ -42,7 +42,7 @@ def run(script: str, folder: Path) -> str:
             start_new_session=True,
         )
         try:
-            code = process.wait(60)
+            code = process.wait(300)  # 12 s here; the rest is room for a busy machine
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
