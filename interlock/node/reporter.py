@@ -69,10 +69,10 @@ class Reporter:
         """
         report.step_back(self.home, self.store, self.task, self.clock)
         due = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=early)
+        name = report.catalog_task(self.home, self.task)
         if self.credentials is not None:  # the running epoch's too: asked for long before it is used
             for epoch, why in self.fetch_credentials()[1].items():
-                log.warning("epoch %s: no right to report yet: %s", epoch, why)
-        name = report.catalog_task(self.home, self.task)
+                log.warning("task %s, epoch %s: no right to report yet: %s", name, epoch, why)
         rollup.gather(self.store, self.home, name, self.nodes, due, self.clock.now_us())
         return report.close_epochs(self.home, self.store, self._sealer(), self.clock, early=early)
 

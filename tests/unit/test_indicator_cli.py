@@ -23,7 +23,7 @@ from interlock.engine.detectors.indicator import indicator_of
 from interlock.node.cli import mesh_dap, mesh_indicator
 from interlock.node.cli.main import main
 from tests.unit.commons_world import pack
-from tests.unit.test_consensus import COLLECTOR, DAY, EPOCH, HOST, ISSUER, OTHER, SUMS, catalog, certified, keys
+from tests.unit.test_consensus import COLLECTOR, DAY, EPOCH, HOST, ISSUER, OTHER, SUMS, catalog, certified, keys, said
 
 VALUE = "evil.example.com"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -308,7 +308,22 @@ def test_a_pack_is_made_of_what_known_collectors_said_and_of_nothing_else(
     (folder.path / "home").mkdir()
     replace(folder.path / "home" / "operators.json", listed.data)
     assert run("pack", "indicator-a", folder.path / "said.json", *out, *words) == EXIT_OK
-    assert "in the word of shares" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "in the word of shares" in told.out
+    assert "without --sign-off 'NAME <MAIL>' no commons publishes it" in told.err
+
+
+def test_a_demonstrations_statement_counts_only_where_that_is_asked_for(
+    folder: Folder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
+    folder.write("said.json", said(HOST, at_least=3, demo=True).data)
+    trust = ("--collector", COLLECTOR.verifier.text, "--catalog", folder.path / "catalog.json", "--home", folder.path)
+    assert run("check", folder.path / "said.json", *trust) == EXIT_OK
+    told = capsys.readouterr()
+    assert ("is a demonstration's (--demo lets it count)" in told.err, HOST in told.out) == (True, False)
+    assert run("check", folder.path / "said.json", *trust, "--demo") == EXIT_OK
+    assert f"{HOST}  at least 3 organisations" in capsys.readouterr().out
 
 
 def test_anyone_can_check_a_statement_and_whether_a_pack_follows_from_it(

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock import Blocked, FileSink
-from interlock.base.clock import MICROSECONDS
+from interlock.base.clock import MICROSECONDS, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, BadInput
 from interlock.base.files import private_dir, replace
 from interlock.commons.consent import NoConsent
@@ -319,6 +319,18 @@ def test_a_word_for_an_epoch_that_one_of_its_tasks_has_reported_waits_whole(tmp_
     assert set(said_to(node, [first, second], receipt)) == {"a-rules", "b-hosts"}
     node.stop()
     node.world.close()
+
+
+def test_a_word_for_a_task_that_has_not_opened_says_when_it_does(node: Node) -> None:
+    opens = node.world.clock.now_us() + PRECISION * MICROSECONDS
+    later = counted("later", opens_at=opens)
+    task = task_over(later)
+    agree(node.home, node.store, task, later, node.world.clock.now_us())
+    first = rfc3339(task.start_us(-(-opens // task.start_us(1))))
+    with pytest.raises(BadInput, match=f"task later: is not open yet: its first epoch begins at {first}; say it then"):
+        said_to(node, [task], node.receipt("team.zap", TEAM_PACK))
+    node.world.clock.advance(2 * PRECISION)
+    assert said_to(node, [task], node.receipt("team.zap", TEAM_PACK)) == {"later": ("rule:team.zap",)}
 
 
 # --- the command, with a real pack, guard and chain ---------------------------------------------------------------

@@ -114,7 +114,7 @@ def consensus(args: argparse.Namespace) -> int:
         print(place)
     print(f"{args.out}: {len(said.places)} of {len(known.places)} places, each by at least {said.at_least}")
     proof = said.shown or "nothing"
-    print(f"signed by {said.collector}; the commons lists it as a collector's in operators.json")
+    print(f"signed by {said.collector}: have the commons list this key as a collector's")
     print(f"it holds until {rfc3339(said.until)}; members of at least {said.least_age} days, shown by {proof}")
     if task.membership is not None and count is None:
         print("the issuer was not held to its count: give --count FILE", file=sys.stderr)
@@ -128,11 +128,10 @@ def pack(args: argparse.Namespace) -> int:
     """Write a pack from what holds now, for a reviewer to sign."""
     statements, stands = _standing(args)
     signed = [f"Signed-off-by: {who}" for who in args.sign_off]
+    _tell_weak(args, statements, stands)
     made = pack_of(stands, statements, name=args.name, version=args.version, authors=args.author, signed_off_by=signed)
     replace(Path(args.out), made.data)
     print(f"{args.out}: {len(stands.accepted)} indicators in force, {len(stands.ended)} ended")
-    for digest in stands.weak:
-        print(f"statement {digest[:16]} is too weak, and counts for nothing", file=sys.stderr)
     if stands.disputed:
         print(f"{len(stands.disputed)} places are disputed: as many called them false positives as had accepted them;")
         print("a person is to judge, and till then:")
@@ -140,6 +139,8 @@ def pack(args: argparse.Namespace) -> int:
             print(f"  {place} in shadow")
         if args.proposal:
             replace(Path(args.proposal), demotion(stands, args.name))
+    if not signed:
+        print("no author signed it off, and without --sign-off 'NAME <MAIL>' no commons publishes it", file=sys.stderr)
     print(f"next: interlock mesh publish {args.out} --ring beta, then have it reviewed")
     return EXIT_OK
 
@@ -151,8 +152,7 @@ def check(args: argparse.Namespace) -> int:
         print(f"  {place}  at least {row.at_least} organisations, until {rfc3339(row.until)}")
     for place in sorted(stands.disputed):
         print(f"  {place}  disputed")
-    for digest in stands.weak:
-        print(f"statement {digest[:16]} is too weak, and counts for nothing", file=sys.stderr)
+    _tell_weak(args, statements, stands)
     if args.pack is None:
         return EXIT_OK
     given = parse_pack(read_bounded(Path(args.pack), MAX_PACK), where=args.pack)
@@ -171,6 +171,13 @@ def check(args: argparse.Namespace) -> int:
         return EXIT_REFUSED
     print(f"{args.pack}: follows from these {len(statements)} statements, and from nothing else")
     return EXIT_OK
+
+
+def _tell_weak(args: argparse.Namespace, statements: Sequence[Statement], stands: Standing) -> None:
+    for said in statements:
+        if said.digest in stands.weak:
+            why = "is a demonstration's (--demo lets it count)" if said.demo and not args.demo else "is too weak"
+            print(f"statement {said.digest[:16]} {why}, and counts for nothing", file=sys.stderr)
 
 
 def _standing(args: argparse.Namespace) -> tuple[list[Statement], Standing]:

@@ -17,7 +17,8 @@ an example; a host that one met becomes a rule that all have:
   interlock mesh indicator catalog hosts-1 --proposal evil.proposal.json --opens-in 1d --out catalog.json
   interlock mesh publish --catalog catalog.json --dir commons                     by a curator
   interlock mesh indicator consensus collected.json --task task.json --key collector.key --out said.json
-  interlock mesh indicator pack indicator-hosts said.json --version 1 --author Rita --out pack.json
+  interlock mesh indicator pack indicator-hosts said.json --version 1 --author Rita \\
+      --sign-off 'Rita <rita@example.org>' --out pack.json
   interlock mesh publish pack.json --ring beta --dir commons                      then a person reviews it:
   interlock mesh indicator check said.json --pack pack.json                       by the reviewer, or by anyone
 """

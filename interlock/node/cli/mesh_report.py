@@ -129,7 +129,8 @@ def ledger(args: argparse.Namespace) -> int:
         print(json.dumps({"format": "interlock-ledger", "v": 2, **told}))
         return EXIT_OK
     for row in rows:
-        anew = f"sealed anew {row.remade} times, as a key was replaced" if row.remade else ""
+        times = f", {row.remade} times" if row.remade > 1 else ""
+        anew = f"sealed anew for a key that was replaced{times}" if row.remade else ""
         why = "; ".join(text for text in (row.reason, anew) if text)
         why = f" ({why})" if why else ""
         when = f"goes out at {row.due}" if row.due else f"at {row.at}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from interlock.base.clock import rfc3339
 from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import read_bounded
 from interlock.commons.consent import Consent, NoConsent, demand_consent
@@ -116,6 +117,8 @@ def _takers(
 def _demand_time(kept: KeptCatalog, consent: Consent, receipt: Receipt, now_us: int) -> None:
     """Raises: BadInput, for a task that is not open yet, and a receipt of before the consent."""
     if kept.epoch_of(now_us) < kept.catalog.opens_at:
-        raise BadInput("is not open yet", where=f"task {kept.catalog.task}", fix="wait for its next epoch")
+        opens = rfc3339(-(-kept.catalog.opens_at // kept.epoch_us) * kept.epoch_us)
+        told = f"is not open yet: its first epoch begins at {opens}"
+        raise BadInput(told, where=f"task {kept.catalog.task}", fix="say it then")
     if receipt.ts_us < consent.at:
         raise BadInput("is of before the consent, which never reaches back", where=f"receipt {receipt.seq}")
