@@ -16,6 +16,7 @@ from interlock.engine.origins import flows
 from interlock.engine.policy.glob import compile_glob
 from interlock.engine.policy.model import RuleFunction, tie_plan
 from interlock.engine.policy.regex_syntax import BadPattern
+from interlock.engine.sources import UNKNOWN, demand_source
 
 __all__ = ["detector_guard", "mesh_indicator_guard", "network_egress_guard", "pii_redaction_guard", "secrets_guard"]
 
@@ -84,9 +85,9 @@ def _origin_guard(hosts: RuleFunction | None, block_origins: Iterable[str]) -> R
 
 def _source(given: object) -> Callable[[str], bool]:
     """Raises: ValueError, for what can be no source."""
-    kind, _, name = given.partition(":") if isinstance(given, str) else ("", "", "")
-    if not isinstance(given, str) or kind not in ("tool", "principal") or not name:
+    if not isinstance(given, str) or given == UNKNOWN:  # which passes for every source, and is none to ask for
         raise ValueError(f"block_origins: {given!r} is no source; write tool:NAME or principal:NAME")
+    demand_source(given, "block_origins")
     try:
         return compile_glob(given)
     except BadPattern as e:

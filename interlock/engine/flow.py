@@ -18,7 +18,7 @@ from interlock.engine.detectors.walk import path_under
 from interlock.engine.event import Origin
 from interlock.engine.fragments import FIELD, GRAM, WHOLE, fragments, normal, views
 from interlock.engine.mutex import Mutex
-from interlock.engine.sources import UNKNOWN
+from interlock.engine.sources import UNKNOWN, demand_source
 
 __all__ = ["FlowTracker", "record_origin"]
 
@@ -232,8 +232,9 @@ class FlowTracker:
 def record_origin(value: object, source: str) -> None:
     """Tell the installed tracker where a value came from that no guarded tool returned ("tool:inbox", say).
 
-    Raises: RuntimeError, where no guard with a tracker is installed.
+    Raises: RuntimeError, where no guard with a tracker is installed; ValueError, for what can be no source.
     """
+    demand_source(source, "record_origin")
     tracker = installed().flow
     if tracker is None:
         raise RuntimeError("no FlowTracker is installed; call interlock.install(flow=FlowTracker())")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.engine.event import Origin, SensorEvent
+from interlock.engine.flow import record_origin
 from interlock.engine.origins import Sink, flows
 from interlock.engine.policy.glob import compile_glob
 from interlock.engine.sources import UNKNOWN, checked_origins, origin_for_principal, origin_for_tool
@@ -94,3 +95,16 @@ def test_origins_are_written_as_a_mapping_or_as_values() -> None:
 def test_anything_else_is_no_origin(given: object) -> None:
     with pytest.raises(TypeError, match="origins is"):
         checked_origins(given)
+
+
+@pytest.mark.parametrize("label", ["fetch", "tool:", "Tool:fetch", "user:mia", "", " tool:fetch"])
+def test_a_label_that_no_rule_could_ask_for_is_misuse(label: str) -> None:
+    for given in ([label], {"body": label}, [Origin(label, "body")]):
+        with pytest.raises(ValueError, match="is no source; write tool:NAME or principal:NAME"):
+            checked_origins(given)
+    with pytest.raises(ValueError, match=r"record_origin: .* is no source"):
+        record_origin("a value", label)
+
+
+def test_a_host_that_cannot_tell_says_unknown() -> None:
+    assert checked_origins([UNKNOWN]) == (Origin(UNKNOWN, ""),)

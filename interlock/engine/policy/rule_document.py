@@ -36,6 +36,7 @@ from interlock.engine.policy.reach import demand_reach
 from interlock.engine.policy.sense import demand_sense
 from interlock.engine.policy.setup import PLAIN, Frame, Setup
 from interlock.engine.policy.source import demand_plain
+from interlock.engine.sources import is_source
 
 __all__ = [
     "EVENT_FIELDS",
@@ -360,6 +361,8 @@ def _origins(value: object, where: str) -> tuple[Origin, ...]:
     for row in value:
         source, path = (row.get("source"), row.get("path", "")) if isinstance(row, dict) else (None, None)
         if not isinstance(source, str) or not isinstance(path, str) or not set(row) <= {"source", "path"}:
+            source = path = ""
+        if not is_source(source):
             raise BadPolicy("is no origin", where=where, fix='write {"source": "tool:NAME", "path": "body"}')
         origins.append(Origin(source, path))
     return tuple(origins)
