@@ -50,6 +50,7 @@ class Database:
     TIMEOUT_S: ClassVar[float] = 30
     ELDEST: ClassVar[int] = 1  # the oldest version that can be brought forward
     CACHE_KIB: ClassVar[int] = 2 << 10  # of pages in memory
+    PAGE: ClassVar[int] = 4 << 10  # bytes of a page, in a file that is made anew
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -139,6 +140,7 @@ class Database:
             told = f"has version {version}, which no longer can be brought forward"
             fix = "keep it for the interlock that made it, and begin a new one"
             raise BadState(told, where=str(self._path), fix=fix)
+        self._db.execute(f"PRAGMA page_size = {self.PAGE}")  # a file that is there keeps its own
         self._db.execute("PRAGMA journal_mode = WAL")
         self._careful()
         if version < newest:

@@ -345,6 +345,7 @@ class SqliteLeaderStorage(SqliteStore, LeaderTables):
     """The leader's store in one SQLite file."""
 
     KIND = LEADER_KIND
+    PAGE = 8 << 10  # a body takes several pages, and each page costs beside its bytes
     MIGRATIONS: ClassVar[tuple[str, ...]] = LEADER_MIGRATIONS
     ELDEST = 2
 
