@@ -13,7 +13,7 @@ from interlock.commons.gate import Bench
 from interlock.node.cli import mesh_status, terminal
 from interlock.node.cli.main import main
 from interlock.node.cli.mesh_pins import shortened
-from interlock.node.cli.mesh_roles import published_text
+from interlock.node.cli.mesh_shared import published_text
 from interlock.node.wiring.roles import ROLES
 from tests.unit.commons_world import REVIEWERS, pack, seed, world
 

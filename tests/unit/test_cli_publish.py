@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,11 @@ def _command(tmp_path: Path) -> list[str]:
     replace(home / "log-token", b"a0" * 16)
     write_settings(home / "interlock.toml", "serve", {"dir": str(home), "log_url": "http://127.0.0.1:9"})
     return ["mesh", "publish", "--config", str(home / "interlock.toml")]
+
+
+def test_publishing_and_ceremonies_start_without_a_server() -> None:
+    """Its modules take as long to import as all else that these commands need."""
+    commands = ["mesh_publish", "mesh_ceremony", "mesh_keys", "mesh_operators"]
+    code = f"import importlib, sys\nfor name in {commands}: importlib.import_module('interlock.node.cli.' + name)\n"
+    code += "print(*sorted({'uvicorn', 'starlette', 'asyncio'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"\n"

@@ -48,11 +48,11 @@ from interlock.commons.signers import open_key
 from interlock.commons.transcript import MAX_TRANSCRIPT, aloud, demand_transcript, signers_of, words_of
 from interlock.commons.waiting import draft_of
 from interlock.node.cli.mesh_ceremony_plan import draft_for, ends_us, planned
-from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
+from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import serve_config
-from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.publisher import publisher_of
 
 __all__ = [
     "assemble_root",

@@ -25,14 +25,14 @@ from interlock.dap.repair import Repair
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import dump_client_task, dump_config, load_client_task, load_config, load_task
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
-from interlock.node.cli.mesh_roles import published_text, serve_settings
+from interlock.node.cli.mesh_shared import published_text, serve_settings
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.roles.taking import demand_apart, demand_published, demand_safe, published_task
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
 from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
 from interlock.node.wiring.aggregate import budget_store, repairs_of
-from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.publisher import publisher_of
 
 __all__ = ["add", "create", "key", "list", "read_any", "show", "taken", "task_lines"]
 

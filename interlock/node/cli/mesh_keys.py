@@ -24,12 +24,12 @@ from interlock.commons.repository import newest_root
 from interlock.commons.rootplan import expiry_us, plan_of
 from interlock.commons.signers import NEXT, RoleVerifier, make_keys, tuf_key
 from interlock.node.cli.mesh_ceremony import write_for_others, write_request
-from interlock.node.cli.mesh_roles import serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
+from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.cli.terminal import asked_passphrase
 from interlock.node.config import CONFIG, serve_config
 from interlock.node.setup import keyholder_name
-from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.publisher import publisher_of
 from interlock.transparency.note import COSIGNATURE, ED25519, ML_DSA_COSIGNATURE, VerifierKey
 
 __all__ = ["create", "export", "list_keys", "rotate"]

@@ -19,13 +19,13 @@ from interlock.commons.membership import TaskMembership
 from interlock.commons.operators import MAX_OPERATORS, parse_operators
 from interlock.commons.statements import known_organisation
 from interlock.dap.task import Task
-from interlock.node.cli.mesh_roles import serve_settings
+from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.config import serve_config
 from interlock.node.reporter import read_task
 from interlock.node.roles.issuer import Issuer, invite_hash
 from interlock.node.storage.issuer import IssuerStore
-from interlock.node.wiring.commons import publisher_of
 from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
+from interlock.node.wiring.publisher import publisher_of
 
 __all__ = ["approve", "count", "invite", "keys", "list", "publish", "revoke"]
 

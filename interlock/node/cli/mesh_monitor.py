@@ -14,7 +14,7 @@ from interlock.base.files import BadState
 from interlock.commons.monitor import Looked
 from interlock.commons.monitor_notices import Told
 from interlock.commons.monitor_store import Alarm
-from interlock.node.cli.mesh_roles import serve_settings
+from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.config import serve_config
 from interlock.node.roles.monitor import told_body
 from interlock.node.wiring.monitor import monitor_of

@@ -10,9 +10,9 @@ from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK
 from interlock.base.files import read_bounded
 from interlock.commons.operators import MAX_OPERATORS, Operators, default_policy, parse_operators
-from interlock.node.cli.mesh_roles import published_text, serve_settings
+from interlock.node.cli.mesh_shared import published_text, serve_settings
 from interlock.node.config import serve_config
-from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.publisher import publisher_of
 
 __all__ = ["policy", "publish"]
 

@@ -25,10 +25,10 @@ from interlock.commons.signers import RoleSigner, read_key
 from interlock.commons.steps import NeedsHolders
 from interlock.engine.policy.builtins import PREFIX, builtin
 from interlock.node.cli.mesh_harness import evaluator_of, progress_of
-from interlock.node.cli.mesh_roles import published_text, serve_settings
 from interlock.node.cli.mesh_setup import passphrase_in
+from interlock.node.cli.mesh_shared import published_text, serve_settings
 from interlock.node.config import serve_config
-from interlock.node.wiring.commons import publisher_of
+from interlock.node.wiring.publisher import publisher_of
 
 __all__ = ["export", "pack", "promote", "publish", "review", "reviewers", "revoke"]
 

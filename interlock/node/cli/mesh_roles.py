@@ -1,4 +1,4 @@
-"""`interlock mesh serve`: run a role; and what commands for operators share."""
+"""`interlock mesh serve`: run a role."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from interlock.base.clock import SystemClock, rfc3339
+from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK
-from interlock.base.settings import Settings
 from interlock.node.cli.mesh_roles_args import GIVEN, WORKER
-from interlock.node.config import CONFIG, serve_config, settings_of
+from interlock.node.cli.mesh_shared import serve_settings
+from interlock.node.config import serve_config
 from interlock.node.http import Listen, open_socket
 from interlock.node.http import serve as serve_app
 from interlock.node.service import start_logging, stop_event
 from interlock.node.wiring.roles import role_app
 
-if TYPE_CHECKING:  # a role that publishes nothing starts without it
-    from interlock.commons.publish import Published
-
-__all__ = ["published_text", "serve", "serve_settings"]
+__all__ = ["serve"]
 
 log = logging.getLogger("interlock.serve")
-_HEADS: Final = {"review": "review of ", "revoke": "taken back in each of its rings, the last of them "}
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -63,26 +58,6 @@ def _make_ready(args: argparse.Namespace) -> None:
 
     for line in make_ready(args):
         print(line, flush=True)
-
-
-def serve_settings(args: argparse.Namespace) -> Settings:
-    """The settings of --config; else those that `mesh setup` left in the folder of --dir; else the user's."""
-    named = getattr(args, "config", None)  # some commands have --dir alone
-    beside = Path(args.dir) / CONFIG if args.dir else None
-    if named is None and beside is not None and beside.exists():
-        return settings_of(str(beside))
-    return settings_of(named)
-
-
-def published_text(done: Published) -> str:
-    """What a publish did, in one line."""
-    entry = done.entry
-    head, what = (_HEADS[entry.type], "record") if entry.type in _HEADS else ("", "sha256")
-    return (
-        f"{head}{entry.name}@{entry.ring} version {entry.version}, {what} {entry.sha256}, log index {done.log_index} "
-        f"of {done.tree_size}, snapshot {done.snapshot_version}, timestamp {done.timestamp_version}, "
-        f"at {rfc3339(entry.at)}"
-    )
 
 
 def _maybe(text: str | None) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Final
 from interlock.base.clock import MICROSECONDS, SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED
 from interlock.base.files import BadState
-from interlock.node.cli.mesh_roles import serve_settings
+from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.config import serve_config
 from interlock.node.wiring.witness import witness_of
 

@@ -47,8 +47,8 @@ from interlock.node.setup import (
 from interlock.node.storage.dap_tasks import hpke_key_in
 from interlock.node.storage.issuer import IssuerStore
 from interlock.node.tokens import add_token, let_into, secret_in
-from interlock.node.wiring.commons import publisher_of
 from interlock.node.wiring.issuer import ISSUER_STORE, issuer_of
+from interlock.node.wiring.publisher import publisher_of
 from interlock.transparency.policy import TlogPolicy, parse_policy
 from interlock.transparency.proof import MAX_PROOF_FILE
 from interlock.transparency.submit import submit
