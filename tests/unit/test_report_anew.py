@@ -19,12 +19,13 @@ from interlock.dap.messages import UploadErrors
 from interlock.dap.messages import media_type as media
 from interlock.dap.shares import new_key
 from interlock.dap.transport import Reply
+from interlock.node.roles import report
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.ledger import ledger
 from interlock.node.roles.report import REMADE_MOST, Sent, close_epochs, send_due, step_back
 from tests.unit.dap_world import PRECISION, lost
 from tests.unit.membership_world import IssuerWorld, Organisation, membership
-from tests.unit.report_world import CountedWorld, Member, catalog
+from tests.unit.report_world import CountedWorld, Member, catalog, down
 
 EPOCH = PRECISION * MICROSECONDS
 
@@ -115,10 +116,13 @@ def test_each_drafts_word_for_an_outdated_key_is_understood(member: Member, erro
     assert member.send() == Sent(sent=1)
 
 
+@pytest.mark.parametrize("looks", [True, False], ids=["looked", "told"])
 def test_a_report_that_the_leader_took_before_its_key_was_replaced_is_counted_once(
-    world: CountedWorld, members: list[Member]
+    world: CountedWorld, members: list[Member], monkeypatch: pytest.MonkeyPatch, looks: bool
 ) -> None:
     """Its answer was lost, and then it calls the same bytes outdated: it looks at keys before ids."""
+    if not looks:
+        monkeypatch.setattr(report, "_offered", lambda sealer: None)
     member = members[0]
     for each in members:
         each.close(early=True)
@@ -128,17 +132,31 @@ def test_a_report_that_the_leader_took_before_its_key_was_replaced_is_counted_on
     member.line.after = lambda reply: reply
     new_leader_key(world)
     assert [each.send() for each in members] == [Sent(sent=1)] * 3
-    assert len(member.line.uploads) == 3, "as it was, outdated; sealed anew, a replay"
-    world.leader_key = new_key(1, secrets.token_bytes)
+    assert len(member.line.uploads) == (2 if looks else 3), "as it was, and where nobody looked once more; sealed anew"
     assert world.leader_store.states(world.task.task_id).waiting == 3
     assert [row.state for row in ledger(member.store)] == ["sent"]
+
+
+def test_a_key_that_the_helper_replaced_while_the_leader_was_away_costs_no_report(
+    world: CountedWorld, members: list[Member]
+) -> None:
+    for member in members:
+        member.close(early=True)
+        member.line.before = down
+        with pytest.raises(Unreachable):
+            member.send()
+        member.line.before = lambda: None
+    world.helper_key = new_key(7, secrets.token_bytes)
+    world.restart()
+    assert [member.send() for member in members] == [Sent(sent=1)] * 3
+    assert world.collect().report_count == 3
 
 
 def test_a_report_is_not_sealed_anew_for_a_key_that_still_opens(world: CountedWorld, member: Member) -> None:
     member.close(early=True)
     before = member.store.outbox()[0].report
     assert member.send() == Sent(sent=1)
-    assert [report.encode() for report in member.line.uploaded()] == [before]
+    assert [sent.encode() for sent in member.line.uploaded()] == [before]
     assert ledger(member.store)[0].remade == 0
 
 

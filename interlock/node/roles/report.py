@@ -284,12 +284,13 @@ def _send(
     """One report's turn; queued, where it waits, or where it left the queue meanwhile."""
     about = row.task, rfc3339(row.epoch_start)
     # the helper's key, too: the leader does not look at it, and a report that the helper cannot open is lost
-    if keys is not None and not row.tried and not is_for(Report.decode(row.report), keys):
+    may = row.remade < REMADE_MOST
+    if keys is not None and may and not is_for(Report.decode(row.report), keys):
         row = _anew(store, sealer, row, keys) or row
     if not store.attempt(row):
         return OutboxState.QUEUED
     error = _uploaded(exchange, sealer.task, row)
-    if error in _OUTDATED and row.remade < REMADE_MOST and (made := _anew(store, sealer, row, sealer.keys())):
+    if error in _OUTDATED and may and (made := _anew(store, sealer, row, sealer.keys())):
         row = made
         if not store.attempt(row):
             return OutboxState.QUEUED
