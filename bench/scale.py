@@ -24,6 +24,7 @@ __all__ = ["goals", "policy_of", "rules_from", "run"]
 _SIZES: Final = (10, 100, 1_000, 10_000, 100_000)
 _ROUNDS: Final = 4_000
 _RELOADS: Final = 3
+_LONGEST_S: Final = 120.0  # in which so many are loaded on any machine
 _WARM_UPS: Final = 200
 _A_LOOK: Final = 100  # calls between two looks at whether the writer is done, and at which threads there are
 _MOMENT_NS: Final = 300_000  # of a call from which on it is asked what it waited for
@@ -116,12 +117,11 @@ def _reload_pause() -> tuple[Figures, float, str]:
         file = Path(folder, "policy.json")
         file.write_bytes(policy_of("reload", rules_from(0, 10_000)))
         interlock.install(policy=file)
-        with subprocess.Popen([sys.executable, "-m", "bench.rewriter", str(file), str(_RELOADS)]) as writer:
-            walls, own = _calls(lambda: writer.poll() is not None)
-        live = ambient.installed().live
-        live.refresh(wait=True)
-        if live.epoch != 1 + _RELOADS:
-            raise RuntimeError(f"{live.epoch - 1} of {_RELOADS} changes were loaded")
+        program = [sys.executable, "-m", "bench.rewriter", str(file), str(_RELOADS)]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, bufsize=0) as writer:
+            walls, own = _calls(_driven(writer))
+        if (loaded := ambient.installed().live.epoch - 1) != _RELOADS:
+            raise RuntimeError(f"{loaded} of {_RELOADS} changes were loaded")
     rare, pause = sorted(own)[int(len(own) * 0.999)] / 1e6, max(own) / 1e6
     return (
         Figures.of(own),
@@ -130,6 +130,23 @@ def _reload_pause() -> tuple[Figures, float, str]:
         f"{sum(ns > _MOMENT_NS for ns in own)} more than {_MOMENT_NS / 1e6} ms; with the time in which the process "
         f"waited for a core, which other programs had, the longest took {max(walls) / 1e6:.1f} ms",
     )
+
+
+def _driven(writer: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    """Tells the writer of each policy that is loaded; whether it has written all. Raises: RuntimeError, for none."""
+    live, told, end = ambient.installed().live, 1, time.monotonic() + _LONGEST_S
+
+    def done() -> bool:
+        nonlocal told
+        if live.epoch > told and writer.stdin is not None:
+            told = live.epoch
+            writer.stdin.write(b"\n")
+        if time.monotonic() > end:
+            writer.kill()
+            raise RuntimeError(f"{told - 1} of {_RELOADS} changes were loaded in {_LONGEST_S} s")
+        return writer.poll() is not None
+
+    return done
 
 
 def _calls(done: Callable[[], bool]) -> tuple[list[int], list[int]]:
