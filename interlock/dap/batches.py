@@ -83,7 +83,10 @@ class Batch:
 
 
 def xor(a: bytes, b: bytes) -> bytes:
-    return bytes(x ^ y for x, y in zip(a, b, strict=True))
+    """Raises: ValueError, for bytes of different lengths."""
+    if len(a) != len(b):
+        raise ValueError("bytes of different lengths have no XOR")
+    return (int.from_bytes(a, "big") ^ int.from_bytes(b, "big")).to_bytes(len(a), "big")
 
 
 def checksum_of(report_ids: Iterable[bytes]) -> bytes:

@@ -9,11 +9,12 @@ resource was answered with). The leader's are in `dap_leader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from interlock.base.database import as_bytes, as_int
-from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, Selection, checksum_of, xor
+from interlock.dap.batches import EMPTY_CHECKSUM, Batch, OutShare, Selection, checksum_of, checksum_sum
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
@@ -41,10 +42,12 @@ __all__ = [
     "selecting",
 ]
 
-_PAGE: Final = 64  # shares in memory at once while a batch is merged
+# Rows in memory at once while a batch is read, which may have one for each of its reports.
+_SHARES: Final = 64
+_TOLD: Final = 1000
 _RELEASED: Final = b""  # stands for the job in a row of a released batch
 _BY_BATCH: Final = "batch = ? AND length(batch) > 0"  # as the index has it
-_COUNTS: Final = "SELECT bucket, count, checksum FROM accumulators WHERE task = ? AND "
+_NOTHING_TOLD: Final = Batch(b"", 0, EMPTY_CHECKSUM)
 _Select = Callable[[str, Sequence[object]], Sequence[Sequence[object]]]
 
 SHARED_TABLES: Final = """
@@ -86,40 +89,29 @@ class AggregatorTables(SqlStore):
         return self._merged(lambda sql, values: self._read(sql, *values), task_id, selection, merge)
 
     def _merged(self, rows_of: _Select, task_id: bytes, selection: Selection, merge: Fold) -> Batch:
-        """A batch with its share, merged page by page: a batch may have more shares than memory has room for."""
-        by_id = isinstance(selection, BatchId)
-        sql = (
-            f"SELECT bucket, job, share FROM accumulators WHERE task = ? AND {_BY_BATCH if by_id else 'bucket < ?'}"
-            " AND (bucket, job) > (?, ?) ORDER BY bucket, job LIMIT ?"
-        )
-        of, start = (selection.id, 0) if isinstance(selection, BatchId) else (selection.end, selection.start)
-        share, after = merge([]), (start - 1, b"\xff" * 17)
-        while rows := rows_of(sql, (task_id, of, *after, _PAGE)):
-            share = merge([share, *(as_bytes(row[2]) for row in rows if row[2])])
-            after = (as_int(rows[-1][0]), as_bytes(rows[-1][1]))
-        told = self._told(rows_of, task_id, selection)
+        """A batch with its share."""
+        share, told = merge([]), _NOTHING_TOLD
+        for rows in _pages(rows_of, task_id, selection, "count, checksum, share", _SHARES):
+            share = merge([share, *(as_bytes(row[4]) for row in rows if row[4])])
+            told = _counted(told, rows)
         return Batch(share, told.count, told.checksum, told.first, told.last)
 
     def _told(self, rows_of: _Select, task_id: bytes, selection: Selection) -> Batch:
         """A batch without its share."""
-        where, values = _of(selection)
-        rows = rows_of(_COUNTS + where, (task_id, *values))
-        checksum = EMPTY_CHECKSUM
-        for row in rows:
-            checksum = xor(checksum, as_bytes(row[2]))
-        buckets = [as_int(row[0]) for row in rows] or [0]
-        return Batch(b"", sum(as_int(row[1]) for row in rows), checksum, min(buckets), max(buckets))
+        pages = _pages(rows_of, task_id, selection, "count, checksum", _TOLD)
+        return functools.reduce(_counted, pages, _NOTHING_TOLD)
 
     def _release(self, tx: Tx, task_id: bytes, selection: Selection) -> None:
         """Forget the shares of a batch that was given out; of an interval the counts stay, one row a bucket."""
+        kept: dict[int, Batch] = {}
+        if isinstance(selection, Interval):
+            for rows in _pages(selecting(tx), task_id, selection, "count, checksum", _TOLD):
+                for row in rows:
+                    kept[as_int(row[0])] = _counted(kept.get(as_int(row[0]), _NOTHING_TOLD), [row])
         where, values = _of(selection)
-        rows = () if isinstance(selection, BatchId) else selecting(tx)(_COUNTS + where, (task_id, *values))
-        kept: dict[int, tuple[int, bytes]] = {}
-        for row in rows:
-            count, checksum = kept.get(as_int(row[0]), (0, EMPTY_CHECKSUM))
-            kept[as_int(row[0])] = (count + as_int(row[1]), xor(checksum, as_bytes(row[2])))
         tx.execute(f"DELETE FROM accumulators WHERE task = ? AND {where}", (task_id, *values))
-        self._accumulate(tx, [(task_id, bucket, _RELEASED, *told, b"", b"") for bucket, told in kept.items()])
+        told = [(bucket, _RELEASED, of.count, of.checksum, b"", b"") for bucket, of in kept.items()]
+        self._accumulate(tx, [(task_id, *row) for row in told])
 
     def _accumulate(self, tx: Tx, rows: Sequence[Sequence[object]]) -> None:
         of_rows(tx, "INSERT INTO accumulators (task, bucket, job, count, checksum, share, batch) VALUES {}", rows)
@@ -206,9 +198,11 @@ class AggregatorTables(SqlStore):
         return self._horizon(tx, task_id)
 
     def _forget_released(self, tx: Tx, task_id: bytes, horizon: int, limit: int) -> int:
+        # "+", and the length, which is 0 in each of them, keep SQLite to the index by job: the other one of these columns
+        # goes through all that was not released.
         sql = (
             "DELETE FROM accumulators WHERE task = ? AND job = ? AND bucket IN (SELECT bucket FROM accumulators"
-            " WHERE task = ? AND job = ? AND bucket < ? LIMIT ?)"
+            " WHERE task = ? AND job = ? AND +bucket < ? AND length(share) = 0 LIMIT ?)"
         )
         return tx.execute(sql, (task_id, _RELEASED, task_id, _RELEASED, horizon, limit)).rowcount
 
@@ -304,7 +298,9 @@ class HelperTables(AggregatorTables):
         with self._write() as tx:
             horizon = self._raise_horizon(tx, task_id, horizon)
             below = (task_id, task_id, horizon, limit)
-            gone = tx.execute(ids, below).rowcount + tx.execute(answers, below).rowcount
+            gone = tx.execute(ids, below).rowcount
+            if gone < limit:  # these are looked for among all that stay, so not before the last ids went
+                gone += tx.execute(answers, below).rowcount
             return gone + self._forget_released(tx, task_id, horizon, limit)
 
 
@@ -335,6 +331,30 @@ def _answered(tx: Tx, task_id: bytes, kind: str, resource_id: bytes, body: bytes
 def selecting(tx: Tx) -> _Select:
     """How a transaction reads."""
     return lambda sql, values: tx.execute(sql, values).fetchall()
+
+
+def _pages(
+    rows_of: _Select, task_id: bytes, selection: Selection, columns: str, size: int
+) -> Iterator[Sequence[Sequence[object]]]:
+    """A batch's accumulators, page by page: bucket, job, and these columns."""
+    by_id = isinstance(selection, BatchId)
+    sql = (
+        f"SELECT bucket, job, {columns} FROM accumulators WHERE task = ? AND {_BY_BATCH if by_id else 'bucket < ?'}"
+        " AND (bucket, job) > (?, ?) ORDER BY bucket, job LIMIT ?"
+    )
+    of, start = (selection.id, 0) if isinstance(selection, BatchId) else (selection.end, selection.start)
+    after = start - 1, b"\xff" * 17
+    while rows := rows_of(sql, (task_id, of, *after, size)):
+        yield rows
+        after = as_int(rows[-1][0]), as_bytes(rows[-1][1])
+
+
+def _counted(before: Batch, rows: Sequence[Sequence[object]]) -> Batch:
+    """What was told of a batch, and of more rows (bucket, job, count, checksum, ..) in the order of their buckets."""
+    count = before.count + sum(as_int(row[2]) for row in rows)
+    first = before.first if before.count else as_int(rows[0][0])
+    checksum = checksum_sum([before.checksum, *(as_bytes(row[3]) for row in rows)])
+    return Batch(b"", count, checksum, first, as_int(rows[-1][0]))
 
 
 def _of(selection: Selection) -> tuple[str, tuple[object, ...]]:

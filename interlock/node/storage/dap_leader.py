@@ -71,6 +71,7 @@ CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pendin
 # Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
 _PAST: Final = "state IN ('aggregated', 'rejected')"
 _OPEN: Final = "state IN ('gathered', 'begun')"
+_LIVE: Final = "state IN ('pending', 'frozen')"
 _COLLECTION: Final = (
     "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch, repair_request, repaired"
     " FROM collections"
@@ -273,7 +274,7 @@ class LeaderTables(LeaderFates):
         return _collection(rows[0]) if rows else None
 
     def open_collections(self, task_id: bytes, limit: int) -> list[CollectionJob]:
-        sql = f"{_COLLECTION} WHERE task = ? AND state IN ('pending', 'frozen') ORDER BY seq LIMIT ?"
+        sql = f"{_COLLECTION} WHERE task = ? AND {_LIVE} ORDER BY seq LIMIT ?"
         return [_collection(row) for row in self._read(sql, task_id, limit)]
 
     def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch, Selection], bytes]) -> bytes | None:
@@ -336,7 +337,9 @@ class LeaderTables(LeaderFates):
         with self._write() as tx:
             horizon = self._raise_horizon(tx, task_id, horizon)
             below = (task_id, horizon, limit)
-            gone = tx.execute(reports, below).rowcount + tx.execute(jobs, below).rowcount
+            gone = tx.execute(reports, below).rowcount
+            if gone < limit:  # these are looked for among all that stay, so not before the last reports went
+                gone += tx.execute(jobs, below).rowcount
             gone += tx.execute(failed, (task_id, horizon)).rowcount
             return gone + self._forget_released(tx, task_id, horizon, limit)
 
@@ -380,9 +383,9 @@ def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times:
     if any(at <= order.now_us - order.patience_us or at > order.now_us for at in times):
         return True
     if order.new_batch:
-        sql = "SELECT 1 FROM collections WHERE task = ? AND state = 'pending'"
+        sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending'"
         return tx.execute(sql, (task_id,)).fetchone() is not None
-    sql = "SELECT 1 FROM collections WHERE task = ? AND state = 'pending' AND start <= ? AND stop > ?"
+    sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending' AND start <= ? AND stop > ?"
     return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
 
 
@@ -410,7 +413,7 @@ def _under_way(tx: Tx, task_id: bytes, interval: Interval) -> bool:
 
 def _refuse_rivals(tx: Tx, task_id: bytes, interval: Interval) -> None:
     """Raises: DapProblem, where a collection job that is under way reaches into the interval."""
-    sql = "SELECT 1 FROM collections WHERE task = ? AND state IN ('pending', 'frozen') AND start < ? AND stop > ?"
+    sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND start < ? AND stop > ?"
     if tx.execute(sql, (task_id, interval.end, interval.start)).fetchone():
         raise DapProblem(ProblemType.BATCH_OVERLAP, "another collection job has part of the interval", task_id=task_id)
 
