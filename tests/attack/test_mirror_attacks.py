@@ -21,10 +21,10 @@ from interlock.base.primitives import BadSignature
 from interlock.commons import installed
 from interlock.commons.channel import dump_channel
 from interlock.commons.indicators import indicator_pack
-from interlock.commons.layout import channel_path, entry_path, pack_path, proof_path, snapshot_files
+from interlock.commons.layout import channel_path, entry_path, pack_path, proof_path
 from interlock.commons.logged import LogFetcher, NotLogged
 from interlock.commons.mirror import Mirror
-from interlock.commons.pack import Pack, sha256_hex
+from interlock.commons.pack import Pack
 from interlock.commons.pins import init_node
 from interlock.commons.repository import Repository
 from interlock.commons.signers import load_keys
@@ -38,7 +38,8 @@ from interlock.transparency.log import open_log
 from interlock.transparency.merkle import BadProof
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import NoQuorum, UnknownLog
-from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, status, world
+from tests.attack.scene import Bent, Both
+from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, show_roles, status, world
 from tests.unit.log_entries import pack_entry
 
 
@@ -46,24 +47,6 @@ from tests.unit.log_entries import pack_entry
 def commons(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as made:
         yield made
-
-
-class Bent:
-    """A mirror that serves other bytes in place of some files; None is a file it does not have."""
-
-    def __init__(self, fetcher: Fetcher, files: dict[str, bytes | None] | None = None) -> None:
-        self.fetcher = fetcher
-        self.files = files or {}
-
-    def fetch(self, path: str, *, max_length: int) -> bytes:
-        if path not in self.files:
-            return self.fetcher.fetch(path, max_length=max_length)
-        data = self.files[path]
-        if data is None:
-            raise NotFound("is not there", where=path)
-        if len(data) > max_length:
-            raise TooLarge(f"is larger than {max_length} bytes", where=path)
-        return data
 
 
 class Member:
@@ -120,41 +103,11 @@ def _forge(commons: World, made: Pack, role: str, files: Callable[[str], dict[st
     channel = dump_channel("stable", {made.name: (made.version, made.digest)})
     targets = {path: made.data, channel_path("stable"): channel, **files(path)}
     repository.add_targets(role, base[role] + 1, targets, keys[role], now)
-    _show(commons, {role: base[role] + 1})
+    show_roles(commons, {role: base[role] + 1})
 
 
-def _show(commons: World, changed: dict[str, int]) -> None:
-    """Put roles before clients with stolen keys; the thief may add to the log too, so the snapshot is logged."""
-    repository = Repository(commons.public)
-    keys = load_keys(commons.home / "commons" / "keys", ("snapshot", "timestamp"))
-    now, base = commons.clock.now_us(), repository.versions()
-    version = base["snapshot"] + 1
-    data = repository.snapshot(version, changed, keys["snapshot"], now)
-    entry = signed_entry(
-        keys["snapshot"].key,
-        type="snapshot",
-        name="snapshot",
-        version=version,
-        ring="snapshot",
-        sha256=sha256_hex(data),
-        at=now,
-    )
-    for path, content in zip(snapshot_files(version), (entry.data, commons.log.append(entry.data)), strict=True):
-        (commons.public / path).write_bytes(content)
-    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
-
-
-def _both(commons: World, log: TestLog | None = None) -> Fetcher:
-    """A mirror that passes on whatever the commons and a log say, unchecked."""
-
-    class Both:
-        def fetch(self, path: str, *, max_length: int) -> bytes:
-            root, _, rest = path.partition("/")
-            if root == "log":
-                return DirectoryFetcher((log or commons.log).public).fetch(rest, max_length=max_length)
-            return DirectoryFetcher(commons.public).fetch(path, max_length=max_length)
-
-    return Both()
+def _both(commons: World, log: TestLog | None = None) -> Both:
+    return Both(commons.public, (log or commons.log).public)
 
 
 # --- old things ---------------------------------------------------------------------------------------------------
@@ -499,7 +452,7 @@ def _name_a_target(commons: World, role: str, path: str) -> None:
     signed.targets[path] = TargetFile.from_data(path, b"evil", ["sha256"])
     signed.version += 1
     repository._sign(role, signed, keys[role])
-    _show(commons, {role: signed.version})
+    show_roles(commons, {role: signed.version})
 
 
 @pytest.mark.parametrize("path", ["../../evil", "/etc/evil", "a//b", "a/./b", "a/\x00", ".."])

@@ -258,11 +258,19 @@ def root_of(online: Mapping[str, Ed25519Verifier], clock: ManualClock) -> bytes:
 def sign_past_the_log(commons: World, *paths: str) -> None:
     """Whoever has the online keys names targets that the log has not; only the snapshot is logged."""
     repository = Repository(commons.public)
-    keys = load_keys(commons.home / "commons" / "keys", ("targets", "snapshot", "timestamp"))
+    keys = load_keys(commons.home / "commons" / "keys", ("targets",))
+    now, version = commons.clock.now_us(), repository.versions()["targets"] + 1
+    repository.add_targets("targets", version, dict.fromkeys(paths, b"{}"), keys["targets"], now)
+    show_roles(commons, {"targets": version})
+
+
+def show_roles(commons: World, changed: Mapping[str, int]) -> None:
+    """Put versions of roles before clients, with the online keys: a snapshot, logged, and the timestamp of it."""
+    repository = Repository(commons.public)
+    keys = load_keys(commons.home / "commons" / "keys", ("snapshot", "timestamp"))
     now, base = commons.clock.now_us(), repository.versions()
-    repository.add_targets("targets", base["targets"] + 1, dict.fromkeys(paths, b"{}"), keys["targets"], now)
     version = base["snapshot"] + 1
-    data = repository.snapshot(version, {"targets": base["targets"] + 1}, keys["snapshot"], now)
+    data = repository.snapshot(version, dict(changed), keys["snapshot"], now)
     key, digest = keys["snapshot"].key, sha256_hex(data)
     entry = signed_entry(
         key, type="snapshot", name="snapshot", version=version, ring="snapshot", sha256=digest, at=now

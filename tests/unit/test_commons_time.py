@@ -19,7 +19,7 @@ from interlock.base.errors import BadInput, InterlockError
 from interlock.base.fetch import DirectoryFetcher
 from interlock.base.files import BadState, NewerFormat
 from interlock.commons import installed
-from interlock.commons.layout import LOG_POLICY, TOP_ROLES, snapshot_files
+from interlock.commons.layout import LOG_POLICY, TOP_ROLES
 from interlock.commons.logged import LogFetcher
 from interlock.commons.offline import age_us, demand_bundle, overdue
 from interlock.commons.pack import sha256_hex
@@ -42,10 +42,9 @@ from interlock.commons.updater import MetadataRefused, Stale
 from interlock.engine import ambient
 from interlock.node.cli import mesh_pins
 from interlock.transparency.checkpoint import Cosigner
-from interlock.transparency.entry import signed_entry
 from interlock.transparency.follow import Rollback
 from interlock.transparency.policy import NoQuorum
-from tests.unit.commons_world import World, log_policy, pack, plan, root_by, seed, world
+from tests.unit.commons_world import World, log_policy, pack, plan, root_by, seed, show_roles, world
 
 DAY_S = 86_400
 DAY_US = DAY_S * 1_000_000
@@ -241,20 +240,7 @@ def _new_root(commons: World, policy: bytes, shown: bytes | None = None) -> None
     base = repository.versions()
     files = {LOG_POLICY: policy if shown is None else shown}
     repository.add_targets("targets", base["targets"] + 1, files, keys["targets"], now)
-    version = base["snapshot"] + 1
-    data = repository.snapshot(version, {"targets": base["targets"] + 1}, keys["snapshot"], now)
-    entry = signed_entry(
-        keys["snapshot"].key,
-        type="snapshot",
-        name="snapshot",
-        version=version,
-        ring="snapshot",
-        sha256=sha256_hex(data),
-        at=now,
-    )
-    for path, content in zip(snapshot_files(version), (entry.data, commons.log.append(entry.data)), strict=True):
-        (commons.public / path).write_bytes(content)
-    repository.timestamp(base["timestamp"] + 1, version, keys["timestamp"], now)
+    show_roles(commons, {"targets": base["targets"] + 1})
 
 
 def test_a_log_policy_that_a_new_root_names_is_adopted_and_said(commons: World) -> None:
