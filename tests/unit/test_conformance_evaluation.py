@@ -62,7 +62,6 @@ def _run(replay: Path, folder: Path, plan: object, events: list[str]) -> subproc
 
 
 @pytest.mark.slow
-@pytest.mark.slow  # builds the library first, half a minute where nothing of it is built yet
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
 def test_a_c_program_decides_as_the_vectors_say(replay: Path, tmp_path: Path, case: dict[str, Any]) -> None:
     done = _run(replay, tmp_path, case["plan"], [json.dumps(row["event"]) for row in case["events"]])
