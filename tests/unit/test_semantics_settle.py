@@ -75,7 +75,7 @@ def test_a_call_is_judged_and_recorded_under_one_policy_and_epoch() -> None:
 
     def swap(event: SensorEvent) -> Decision | None:
         state.update(version=cast(int, state["version"]) + 1, digest=next(digests))
-        ambient.installed().live.refresh()
+        ambient.installed().live.refresh(wait=True)  # loaded, while the call is judged
         return None
 
     def load() -> Policy:
