@@ -37,6 +37,7 @@ from interlock.interceptors.enforce import decide
 
 @pytest.fixture(autouse=True)
 def _nothing_installed() -> Iterator[None]:
+    ambient.install(None)  # whatever ran before in this process
     yield
     ambient.install(None)
 
