@@ -1,7 +1,7 @@
 """Counting: what our pair of aggregators takes over HTTP, beside the arithmetic alone and beside the Python reference.
 
-`python -m bench.dap [--quick] [--json] [--postgres URL]`; exit code 0 when every goal was met, 1 when one was missed, 2
-without the native wheel. With --json the last line is one JSON object.
+`python -m bench.dap [--quick] [--json] [--postgres URL|auto]`; exit code 0 when every goal was met, 1 when one was
+missed, 2 without the native wheel. With --json the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.dap_world import OPERATOR, TOKEN, World, collected, keys_of, made
+from bench.postgres import chosen_postgres
 from bench.processes import aggregator, cpu_s, free_ports, peak_mib
 from bench.report import Goal, Report, shown
 from interlock.base.clock import SystemClock
@@ -172,10 +173,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.dap", description="Measure counting; see bench/METHOD.md.")
     parser.add_argument("--quick", action="store_true", help="fewer reports, below a minute in all")
     parser.add_argument("--json", action="store_true", help="figures for programs")
-    parser.add_argument("--postgres", metavar="URL", default="", help="an empty PostgreSQL database, to measure too")
+    parser.add_argument("--postgres", metavar="URL", default="", help="measure an empty database too; auto: start one")
     given = parser.parse_args()
     try:
-        report = run(quick=given.quick, postgres=given.postgres)
+        with chosen_postgres(given.postgres) as postgres:
+            report = run(quick=given.quick, postgres=postgres)
     except RuntimeError as e:
         print(f"{e}: there is nothing to compare", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """Counting as it grows: what a report costs, and what the leader holds, from ten thousand to a million in one task.
 
-`python -m bench.dap_scale [--reports 10000,100000,1000000] [--postgres URL] [--json]`; exit code 0 when every goal was
-met, 1 when one was missed.
+`python -m bench.dap_scale [--reports 10000,100000,1000000] [--postgres URL|auto] [--json]`; exit code 0 when every goal
+was met, 1 when one was missed.
 
 A batch has a thousand reports, one of each of a thousand members, so a million of them are a thousand batches: they
 come one batch after another, and none but a few is collected before the end, which is the most that a pair can hold.
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.dap_world import TOKEN, World, collected, made, ring_key
+from bench.postgres import NoPostgres, chosen_postgres
 from bench.processes import aggregator, cpu_s, free_ports, peak_mib
 from bench.report import Goal, Report, shown
 from interlock.base.clock import SystemClock
@@ -272,13 +273,16 @@ def main() -> int:
     parser.add_argument(
         "--reports", metavar="N,N,N", default=",".join(map(str, SIZES)), help="sizes to look at (%(default)s)"
     )
-    parser.add_argument("--postgres", metavar="URL", default="", help="an empty PostgreSQL database, instead of SQLite")
+    parser.add_argument("--postgres", metavar="URL", default="", help="in an empty database; auto: start one")
     parser.add_argument("--json", action="store_true", help="figures for programs")
     given = parser.parse_args()
     try:
-        report = run([int(size) for size in given.reports.split(",")], postgres=given.postgres)
+        with chosen_postgres(given.postgres) as postgres:
+            report = run([int(size) for size in given.reports.split(",")], postgres=postgres)
     except ValueError as e:
         parser.error(f"--reports: {e}")
+    except NoPostgres as e:
+        parser.error(f"--postgres: {e}")
     return shown(report, as_json=given.json)
 
 

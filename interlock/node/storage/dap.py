@@ -198,8 +198,8 @@ class AggregatorTables(SqlStore):
         return self._horizon(tx, task_id)
 
     def _forget_released(self, tx: Tx, task_id: bytes, horizon: int, limit: int) -> int:
-        # "+", and the length, which is 0 in each of them, keep SQLite to the index by job: the other one of these columns
-        # goes through all that was not released.
+        # "+", and the length, which is 0 in each of them, keep SQLite to the index by job: by the other one it goes
+        # through all that was not released.
         sql = (
             "DELETE FROM accumulators WHERE task = ? AND job = ? AND bucket IN (SELECT bucket FROM accumulators"
             " WHERE task = ? AND job = ? AND +bucket < ? AND length(share) = 0 LIMIT ?)"
