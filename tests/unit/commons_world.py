@@ -283,6 +283,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     logged: tuple[bytes, ...] = ()
     if not (tmp_path / "commons").exists():
         files, logged = _new()
+        tmp_path.mkdir(parents=True, exist_ok=True)
         for name, mode, data in files:
             path = tmp_path / name
             if data is None:
