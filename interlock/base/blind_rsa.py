@@ -120,8 +120,14 @@ class PythonBlindRsa:
         return signature
 
     def verify(self, public: bytes, prepared: bytes, signature: bytes) -> None:
-        """By the library; aggregators check many at once (`signed`)."""
+        """By the library; aggregators check many at once (`signed`).
+
+        A signature has the length of the modulus (RFC 8017, 8.1.2). The library takes one without its leading zeros
+        too, and one token that can be spelled in two ways would be two reports.
+        """
         key = _public(public)
+        if len(signature) != modulus_size(public):
+            raise BadSignature("signature does not verify")
         try:
             key.verify(signature, prepared, _PSS, hashes.SHA384())
         except InvalidSignature:
