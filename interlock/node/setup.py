@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from interlock.base.errors import BadInput
+from interlock.base.errors import BadInput, InterlockError
 from interlock.base.files import BadState, demand_new, private_dir, replace
 from interlock.base.keys import ARGON2_MEMORY
 from interlock.base.primitives import Rng
@@ -37,7 +37,7 @@ from interlock.dap.task import AggregatorTask, Task, verify_key_of
 from interlock.node.config import toml_text
 from interlock.node.pairs import log_lines, make_pair, witness_lines
 from interlock.node.storage.dap_tasks import TaskDirectory, hpke_key_in
-from interlock.node.tokens import add_token, grants_in
+from interlock.node.tokens import add_token
 from interlock.transparency.note import valid_name
 
 __all__ = [
@@ -208,14 +208,14 @@ def issue_token(
     `table` is a key of TABLES; the token is for the tasks of these ids or, with None, for all.
     Raises: NotWritable, BadState, BadInput (a name or file that is there already).
     """
-    path = directory / TABLES[table]
-    if path.exists() and name in grants_in(path):
-        fix = "choose another name; or leave --out out to widen the one that it has"
-        raise BadInput("has a token already", where=f"{path}: {name}", fix=fix)
     demand_new(out)
     token = rng(32).hex()
     replace(out, token.encode("ascii"))
-    add_token(path, name, token, tasks)
+    try:
+        add_token(directory / TABLES[table], name, token, tasks, new=True)
+    except InterlockError:
+        out.unlink(missing_ok=True)  # it would open nothing
+        raise
 
 
 def write_settings(path: Path, section: str, values: Mapping[str, str | float | list[str]]) -> None:

@@ -10,6 +10,7 @@ A file says of each token which tasks it is for, or "all"; the files of before, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -19,7 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.files import BadState, read_bounded, read_private, replace, seen_state, stamped, unstamped
+from interlock.base.files import (
+    BadState,
+    file_lock,
+    read_bounded,
+    read_private,
+    replace,
+    seen_state,
+    stamped,
+    unstamped,
+)
 from interlock.base.text import is_sha256
 from interlock.dap.messages import TASK_ID_SIZE
 from interlock.dap.problems import from_b64url, to_b64url
@@ -127,13 +137,18 @@ class _TokenFile:
         return self._grants
 
 
-def add_token(path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None) -> None:
+def add_token(path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None, *, new: bool = False) -> None:
     """Let whoever has `token` in under `name`, for these tasks or, with None, for all; only its hash is kept.
 
-    Raises: NotWritable, BadState, NewerFormat.
+    Raises: NotWritable, BadState, NewerFormat; BadInput, where it has to be `new` and the name has a token.
     """
     grant = Grant(token_hash(token), None if tasks is None else frozenset(tasks))
-    _write(path, {**(grants_in(path) if path.exists() else {}), name: grant})
+    with _changing(path):
+        grants = grants_in(path) if path.exists() else {}
+        if new and name in grants:
+            fix = "choose another name; or leave --out out to widen the one that it has"
+            raise BadInput("has a token already", where=f"{path}: {name}", fix=fix)
+        _write(path, {**grants, name: grant})
 
 
 def let_into(path: Path, name: str, tasks: Iterable[bytes] | None) -> None:
@@ -141,12 +156,13 @@ def let_into(path: Path, name: str, tasks: Iterable[bytes] | None) -> None:
 
     Raises: NotWritable, BadState, NewerFormat, BadInput.
     """
-    grants = grants_in(path)
-    if name not in grants:
-        raise BadInput("has no token here", where=f"{path}: {name}", fix="make one: name a new file with --out")
-    before = grants[name]
-    wider = None if tasks is None or before.tasks is None else before.tasks | frozenset(tasks)
-    _write(path, {**grants, name: Grant(before.digest, wider)})
+    with _changing(path):
+        grants = grants_in(path)
+        if name not in grants:
+            raise BadInput("has no token here", where=f"{path}: {name}", fix="make one: name a new file with --out")
+        before = grants[name]
+        wider = None if tasks is None or before.tasks is None else before.tasks | frozenset(tasks)
+        _write(path, {**grants, name: Grant(before.digest, wider)})
 
 
 def read_tokens(path: Path) -> TokenTable:
@@ -180,6 +196,11 @@ def _grant(row: object, bare: bool, *, where: str) -> Grant:
     if not isinstance(tasks, list) or len(known) != len(tasks):
         raise BadState(f'is for neither "{_ALL}" nor a list of task ids, each once', where=where)
     return Grant(digest, known)
+
+
+def _changing(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Held while a table is read and written: of two commands at once, neither loses what the other let in."""
+    return file_lock(path.with_name(f"{path.name}.lock"), wait=True)
 
 
 def _write(path: Path, grants: Mapping[str, Grant]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from interlock.base.errors import BadInput
 from interlock.base.files import BadState, NewerFormat, stamped
 from interlock.dap.problems import to_b64url
+from interlock.node.setup import issue_token
 from interlock.node.tokens import (
     Grant,
     NotAllowed,
@@ -136,6 +139,25 @@ def test_a_row_that_does_not_say_what_its_token_is_for_is_refused_in_one_line(ro
         read_tokens(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_of_two_commands_at_once_neither_loses_whom_the_other_let_in(tmp_path: Path) -> None:
+    """Each reads a table and writes it whole: one that did so meanwhile would be gone, though its command said yes."""
+    path = tmp_path / "members.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: add_token(path, f"member-{n}", f"{TOKEN}-{n:02}", [ONE]), range(24)))
+        list(pool.map(lambda n: let_into(path, f"member-{n}", [TWO]), range(24)))
+    assert {grant.tasks for grant in grants_in(path).values()} == {frozenset({ONE, TWO})}
+    assert len(grants_in(path)) == 24
+
+
+def test_a_token_that_was_not_let_in_leaves_no_file(tmp_path: Path) -> None:
+    issue_token(tmp_path, "member", "acme", tmp_path / "first", random.Random(1).randbytes, [ONE])
+    before = (tmp_path / "members.json").read_bytes()
+    with pytest.raises(BadInput, match="has a token already"):
+        issue_token(tmp_path, "member", "acme", tmp_path / "second", random.Random(2).randbytes, [ONE])
+    assert not (tmp_path / "second").exists()
+    assert (tmp_path / "members.json").read_bytes() == before
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
