@@ -198,6 +198,15 @@ class Database:
                     raise BadState(f"is damaged ({e})", where=str(self._path)) from None
                 raise
 
+    def _scrub(self) -> None:
+        """Empty the write-ahead log, which else keeps the pages of before for as long as somebody has the file open.
+
+        For what has to leave no trace, after the change that forgot it. Where another process is just reading, or the
+        disk does not let it, the log is emptied by the next one, or by whoever closes the file last.
+        """
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._here().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def _read(self, sql: str, *args: object) -> list[tuple[object, ...]]:
         with self._lock:
             return self._here().execute(sql, args).fetchall()

@@ -23,6 +23,7 @@ from interlock.node.roles import report
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.ledger import ledger
 from interlock.node.roles.report import REMADE_MOST, Sent, close_epochs, send_due, step_back
+from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, lost
 from tests.unit.membership_world import IssuerWorld, Organisation, membership
 from tests.unit.report_world import CountedWorld, Member, catalog, down
@@ -199,6 +200,20 @@ def test_consent_off_drops_what_a_report_measured(member: Member) -> None:
     member.close(early=True)
     assert member.withdraw() == 1
     assert (member.store.outbox()[0].measurement, member.states()) == (b"", ["dropped"])
+
+
+@pytest.mark.parametrize("ends", ["withdrawn", "sent"])
+def test_what_a_report_measured_is_in_no_file_of_the_node_afterwards(member: Member, ends: str) -> None:
+    """Not in the write-ahead log either, which a daemon that goes on would keep, and others that have the file open."""
+    other = open_store(member.home)
+    member.close(early=True)
+    measured = member.store.outbox()[0].measurement
+    other.outbox()
+    member.withdraw() if ends == "withdrawn" else member.send()
+    kept = {path.name: path.read_bytes() for path in member.home.glob("node.sqlite*")}
+    assert "node.sqlite-wal" in kept
+    assert [name for name, data in kept.items() if measured in data] == []
+    other.close()
 
 
 def test_a_report_that_was_dropped_on_its_way_is_not_sealed_anew(world: CountedWorld, member: Member) -> None:

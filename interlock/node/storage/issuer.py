@@ -166,7 +166,9 @@ CREATE TABLE credentials (task TEXT NOT NULL, epoch INTEGER NOT NULL, organisati
     def forget_closed(self, now_us: int) -> None:
         """Drop the private keys of epochs that are over: nobody can sign for them any more, whoever takes the file."""
         with self._write() as db:
-            db.execute("UPDATE epochs SET private = X'' WHERE closes_at <= ? AND private != X''", (now_us,))
+            gone = changed(db, "UPDATE epochs SET private = X'' WHERE closes_at <= ? AND private != X''", now_us)
+        if gone:
+            self._scrub()
 
     # credentials
 

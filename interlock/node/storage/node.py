@@ -273,7 +273,8 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
             if not changed(db, sql, state.value, reason, at, row.task, row.epoch_start):
                 return False
             db.execute("DELETE FROM credentials WHERE dap_task = ? AND epoch = ?", (row.dap_task, row.time))
-            return True
+        self._scrub()
+        return True
 
     def drop(self, task: str, reason: str, at: int, *, catalog: str | None = None) -> int:
         """Drop whatever is queued for a task (for one catalog of it), and forget its places; returns how many reports.
@@ -290,12 +291,14 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
             dropped = db.execute(sql, (at, reason, task, catalog)).rowcount
             used = "SELECT dap_task, time FROM outbox WHERE task = ? AND state = 'dropped'"
             db.execute(f"DELETE FROM credentials WHERE (dap_task, epoch) IN ({used})", (task,))
-            return dropped
+        self._scrub()
+        return dropped
 
     def forget_places(self, task: str, before: int) -> None:
         """Forget what was seen in epochs that began before a time, and will not be reported any more."""
         with self._write() as db:
             db.execute("DELETE FROM bits WHERE task = ? AND epoch_start < ?", (task, before))
+        self._scrub()
 
     def forget_question(self, row: OutboxRow) -> None:
         """Forget which report it was: nobody can be asked about it any more."""
@@ -321,6 +324,7 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
     def forget_objections(self) -> None:
         with self._write() as db:
             db.execute("DELETE FROM objections")
+        self._scrub()
 
     def objection(self, call_id: str, phase: str) -> frozenset[str]:
         """The places of one objection; none where it is not known any more."""
