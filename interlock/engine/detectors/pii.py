@@ -8,6 +8,7 @@ Numbers may be written with spaces or hyphens. Time is linear in the text.
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -67,13 +68,17 @@ _IBAN_LENGTHS: Final = {
 # the two digits after an IBAN's country
 _IBAN: Final = re.compile(r"\d\d(?<=[A-Z]{2}\d\d)(?<![A-Z0-9].{4})", re.ASCII | re.IGNORECASE)
 _MAY_BE_IBAN: Final = re.compile("[A-Za-z]{2}[0-9]{2}")
-# what follows them, by the country in any case, so that nothing is read that cannot be one; written out, and nothing
-# is given back: the quickest that `re` has
-_IBAN_ENDS: Final = {
-    "".join(letters): re.compile("[ -]?+[A-Za-z0-9]" * (size - 4) + "(?![A-Za-z0-9])").match
+# letters and digits from there on, no more than a sign between two of them
+_ROW: Final = re.compile("[A-Za-z0-9]++(?:[ -][A-Za-z0-9]++)*+")
+_COUNTRIES: Final = {
+    "".join(letters): size
     for country, size in _IBAN_LENGTHS.items()
     for letters in itertools.product(*((letter, letter.lower()) for letter in country))
 }
+_LETTERS: Final = tuple((chr(code), str(code - 55)) for code in range(65, 91))  # A is 10
+_COUNTRY: Final = operator.itemgetter(slice(2))  # of a word, if it is one
+_NO_SIZE: Final = -(1 << 60)
+_HEAD: Final = 6  # digits of an IBAN's first four signs
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
@@ -111,18 +116,49 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:
     out: list[str] = []
-    copied = 0
-    ends_of = _IBAN_ENDS.get
-    for begun in [match.end() for match in _IBAN.finditer(text)]:
-        ends = ends_of(text[begun - 4 : begun - 2])
-        end = None if ends is None else ends(text, begun)
-        if end is None:
-            continue
-        start, past = begun - 4, end.end()
-        if start >= copied and _mod97(text[start:past].replace(" ", "").replace("-", "").upper()) == 1:
-            out += [text[copied:start], put("IBAN")]
-            copied = past
+    copied = at = 0
+    while begun := _IBAN.search(text, at):
+        start = begun.end() - 4
+        row = text[start : (at := _end_of_row(text, start))]
+        for first, past in _in_row(row):
+            out += [text[copied : start + first], put("IBAN")]
+            copied = start + past
     return "".join([*out, text[copied:]])
+
+
+def _end_of_row(text: str, start: int) -> int:
+    found = _ROW.match(text, start)
+    return found.end() if found else start + 1
+
+
+def _in_row(row: str) -> list[tuple[int, int]]:
+    """Where the IBANs of a row begin and end: each with a word of it, and with one that is so many signs further."""
+    words = row.replace("-", " ").split(" ")
+    ends = list(itertools.accumulate(map(len, words)))
+    begins = [0, *ends[:-1]]
+    last = {end: at for at, end in enumerate(ends)}
+    sizes = map(_COUNTRIES.get, map(_COUNTRY, words), itertools.repeat(_NO_SIZE))
+    pasts = map(last.get, map(operator.add, begins, sizes))
+    found: list[tuple[int, int]] = []
+    free = 0
+    digits: list[str] = []
+    for at, past in enumerate(pasts):
+        if past is None or at < free or len(words[at]) < 4 or not words[at][2:4].isdigit():
+            continue
+        digits = digits or _spelt(row).split(" ")
+        number = "".join(digits[at : past + 1])
+        if int(number[_HEAD:] + number[:_HEAD]) % 97 == 1:
+            found.append((begins[at] + at, ends[past] + past))  # with the sign before each word
+            free = past + 1
+    return found
+
+
+def _spelt(row: str) -> str:
+    """A row as digits: its letters are numbers from ten on."""
+    text = row.upper().replace("-", " ")
+    for letter, number in _LETTERS:
+        text = text.replace(letter, number)
+    return text
 
 
 def _ssns(text: str, put: Callable[[str], str]) -> str:
@@ -132,10 +168,6 @@ def _ssns(text: str, put: Callable[[str], str]) -> str:
         out += [text[copied : match.start() - _SSN_AREA], put("SSN")]
         copied = match.end()
     return "".join([*out, text[copied:]])
-
-
-def _mod97(iban: str) -> int:
-    return int("".join(str(int(c, 36)) for c in iban[4:] + iban[:4])) % 97
 
 
 def _cards(run: str, put: Callable[[str], str]) -> str:

@@ -48,12 +48,17 @@ _CURL_REACH: Final = 160  # characters of one command between "curl" and the opt
 _COMMAND_END: Final = re.compile(r"[\n|;]")
 _COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
 _WORDS_LONG: Final = re.compile(r"[^\t-\r\x1c-\x20\"',]{15,}")  # of a form's match so much has none of these
+# A JWT from its second part on; what is no part of one; and where its first part may begin
+_JWT_PARTS: Final = re.compile(r"\.eyJ[\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])")
+_NO_PART: Final = re.compile(r"[^\w-]+")
+_JWT_BEGIN: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ(?=[\w-]{10})")
+_FIRST_PART: Final = 2003  # characters of it, at most
 # A name that says "secret", then a value: quoted, or up to the next blank. Its first letter stands alone, as a set and
 # with no case folded, since `re` finds quickly where one of a set stands.
 _NAMED: Final = re.compile(
     r"(((?-i:[PSTCKApstcka\u017f\u212a])(?:(?<=p)(?:asswor[dt]|asswd|assphrase|wd|ass|w)|(?<=s)ecrets?|(?<=t)okens?"
     r"|(?<=c)redentials?|(?<=k)eys?|(?<=a)(?:pi|ccess|uth)[_.-]?keys?))"
-    r"([A-Za-z0-9_.-]{0,30})[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"
+    r"([A-Za-z0-9_.-]{0,30}+)[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"
     r"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))",
     re.I,
 )
@@ -139,7 +144,27 @@ def _redacted(text: str, put: Put) -> str:
 
 
 def _replaced(text: str, form: Form, put: Put) -> str:
+    if form.kind == "JWT":
+        return _jwts(text, put)
     return form.pattern.sub(lambda m: put(form.kind) if _varied(m.group()) else m.group(), text)
+
+
+def _jwts(text: str, put: Put) -> str:
+    """Many may begin within a part that no second part follows: so the first is looked for from the second."""
+    out: list[str] = []
+    copied = past = at = 0
+    while (second := text.find(".eyJ", at)) >= 0:
+        at = second + 1
+        head = text[max(past, second - _FIRST_PART, text.rfind(".", past, second) + 1) : second]
+        begun = _JWT_BEGIN.search(text, second - len(_NO_PART.split(head)[-1]), second)
+        whole = begun and _JWT_PARTS.match(text, second)
+        if not (begun and whole):
+            continue
+        at = past = whole.end()
+        if _varied(text[begun.start() : past]):
+            out += [text[copied : begun.start()], put("JWT")]
+            copied = past
+    return "".join([*out, text[copied:]])
 
 
 def _named(text: str, put: Put) -> str:

@@ -24,6 +24,7 @@ pub mod normalise;
 pub mod numbers;
 pub mod pattern;
 pub mod plan;
+mod prints;
 pub mod rx;
 pub mod value;
 

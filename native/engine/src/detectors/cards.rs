@@ -11,6 +11,8 @@ const LEAST_GROUP: usize = 4; // digits of a run's first group
 const SHORTEST: usize = 13; // digits of a card
 const LONGEST: usize = 19;
 const FIRST_DIGIT: u32 = 0x660; // outside ASCII
+const ROW: u32 = 16; // characters
+const FIRST_PLANE: usize = 0x1000; // rows
 /// Below it no character outside ASCII begins that is a digit.
 pub const FIRST_WIDE: u8 = 0xd9;
 
@@ -238,20 +240,44 @@ fn value_of(c: char) -> Option<u8> {
         return u8::try_from(value).ok();
     }
     let code = u32::from(c);
-    if code < FIRST_DIGIT {
-        return None;
-    }
-    let after = DECIMALS.partition_point(|(low, _)| *low <= code);
-    let (low, high) = DECIMALS.get(after.checked_sub(1)?)?;
-    u8::try_from((code - low) % 10)
+    let first = usize::try_from(code / ROW)
         .ok()
-        .filter(|_| code <= *high)
+        .and_then(|row| ROWS.get(row));
+    let digit = if let Some(first) = first {
+        (code % ROW).checked_sub(u32::from(*first))?
+    } else {
+        let after = wide_digits().partition_point(|(low, _)| *low <= code);
+        let (low, _) = wide_digits().get(after.checked_sub(1)?)?;
+        code - low
+    };
+    u8::try_from(digit).ok().filter(|digit| *digit < 10)
+}
+
+/// The decimal digits beyond ASCII: runs of ten from zero on, the first and the last.
+fn wide_digits() -> &'static [(u32, u32)] {
+    &DECIMALS
 }
 
 static DECIMALS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
-    crate::rx::sets::Set::class('d', false)
-        .map(|set| set.all_spans())
-        .unwrap_or_default()
+    let set = crate::rx::sets::Set::class('d', false);
+    let spans = set.map(|set| set.all_spans()).unwrap_or_default();
+    let wide = spans.into_iter().filter(|(low, _)| *low >= FIRST_DIGIT);
+    wide.flat_map(|(low, high)| (low..=high).step_by(10).map(|zero| (zero, zero + 9)))
+        .collect()
+});
+
+/// Of each sixteen characters of the first plane the one that is a zero, 16 where none is.
+static ROWS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut rows = vec![16; FIRST_PLANE];
+    for (zero, _) in wide_digits() {
+        let row = usize::try_from(zero / ROW)
+            .ok()
+            .and_then(|row| rows.get_mut(row));
+        if let Some(held) = row {
+            *held = u8::try_from(zero % ROW).unwrap_or(16);
+        }
+    }
+    rows
 });
 
 /// Whether a number that begins so has a length of the brand that its prefix belongs to.
@@ -291,4 +317,23 @@ fn luhn(plain: &[u8]) -> bool {
         .map(|(at, digit)| u32::from(if at % 2 == 0 { *digit } else { twice(*digit) }))
         .sum();
     sum % 10 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value_of;
+    use crate::rx::sets::Set;
+
+    #[test]
+    fn digits_of_all_scripts_have_their_value() {
+        let digits = Set::class('d', false).unwrap_or_default();
+        let mut last = None;
+        for c in '\0'..=char::MAX {
+            let value = value_of(c);
+            assert_eq!(value.is_some(), digits.has(c), "{c:?}");
+            let next = last.map_or(0, |last| (last + 1) % 10);
+            assert!(value.is_none_or(|value| value == next), "{c:?}");
+            last = value;
+        }
+    }
 }

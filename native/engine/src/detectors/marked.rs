@@ -1,9 +1,15 @@
-//! Secrets whose place says what they are, read by hand: private keys between their marks, and the users of `curl`.
+//! Secrets whose place says what they are, read by hand: private keys between their marks, tokens in parts, headers, and
+//! the users of URLs and of `curl`.
 //! What is found is what the patterns of `secrets.py` find; the tests hold this to them.
 
-use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
-use crate::detectors::reading::{blank, blank_before, width};
+use memchr::memmem::{self, Finder};
+
+use crate::detectors::reading::{blank, blank_before, past_word, width};
+use crate::prints::Prints;
+use crate::rx::sets::Set;
+use crate::rx::Rx;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const KEY: &[u8] = b"PRIVATE KEY";
@@ -11,10 +17,177 @@ const BLOCK: &[u8] = b" BLOCK";
 const DASHES: &[u8] = b"-----";
 const KIND: usize = 40; // characters of a mark before what it says
 const BODY: (usize, usize) = (40, 20_000); // characters of a key
+const MARK: &[u8] = b"://";
 const OPTION: &[u8] = b"-u";
 const LONG_OPTION: &[u8] = b"--user";
 const USER: usize = 100; // characters of a user's name
 const PASSWORD: (usize, usize) = (3, 200); // characters of a password
+
+const TOKEN: &str = "eyJ"; // with which the parts of a JWT begin
+const SECOND: &[u8] = b".eyJ";
+const FIRST_PART: (usize, usize) = (13, 2003); // characters
+const LEAST_PART: usize = 4; // characters of another one after its beginning
+const SECOND_PART: usize = 4000;
+const THIRD_PART: usize = 2000;
+const HEADER: usize = 13; // characters between the sign after a header's name and its value, at most
+const VALUE: usize = 8; // characters of a header's value, at least
+
+static OF_WORD: LazyLock<Set> = LazyLock::new(|| Set::class('w', false).unwrap_or_default());
+/// A JWT from its second part on.
+static PARTS: LazyLock<Rx> =
+    LazyLock::new(|| Rx::new(r"\.eyJ[\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])"));
+static HEADERS: LazyLock<Prints> = LazyLock::new(|| {
+    let mut prints = Prints::default();
+    prints.add_word(0, b"aut");
+    prints.add_word(0, b"bea");
+    prints
+});
+
+/// The next JWT from a position on: where it begins and ends. Many may begin within one part that no second part follows: so it is
+/// from the second part that the first is looked for.
+#[must_use]
+pub fn next_jwt(text: &str, from: usize) -> Option<(usize, usize)> {
+    let mut at = from;
+    loop {
+        let second = at + memmem::find(text.as_bytes().get(at..)?, SECOND)?;
+        let start = jwt_start(text, from, second);
+        if let Some(start) = start {
+            if let Some(end) = parts_end(text, second) {
+                return Some((start, end));
+            }
+        }
+        at = second + 1;
+    }
+}
+
+/// Where the JWT ends whose second part begins at a place.
+fn parts_end(text: &str, second: usize) -> Option<usize> {
+    let part = |from: usize, most: usize| {
+        let rest = text.get(from..).unwrap_or("").char_indices();
+        let mut ends = rest
+            .skip_while(|(_, c)| of_part(*c))
+            .map(|(size, _)| from + size);
+        let end = ends.next().unwrap_or(text.len());
+        (
+            end,
+            text.get(from..end).is_some_and(|part| part.len() >= most),
+        )
+    };
+    let (end, is_long) = part(second + SECOND.len(), SECOND_PART);
+    let third = if text.get(end..).is_some_and(|rest| rest.starts_with('.')) {
+        part(end + 1, THIRD_PART)
+    } else {
+        (end, false)
+    };
+    if is_long || third.1 {
+        return PARTS.match_at(text, second).map(|whole| whole.end());
+    }
+    let size = |from: usize, end: usize| text.get(from..end).map_or(0, |part| part.chars().count());
+    let ends = if size(end + 1, third.0) < LEAST_PART {
+        end
+    } else {
+        third.0
+    };
+    (size(second + SECOND.len(), end) >= LEAST_PART).then_some(ends)
+}
+
+fn of_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || (!c.is_ascii() && OF_WORD.has(c))
+}
+
+/// Where the first JWT may begin whose second part begins at a place.
+fn jwt_start(text: &str, from: usize, second: usize) -> Option<usize> {
+    let head = text.get(from..second)?;
+    let starts = |at: usize| {
+        let before = text.as_bytes().get(..from + at).and_then(<[u8]>::last);
+        let within = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        !within && head.get(at..).is_some_and(|here| here.starts_with(TOKEN))
+    };
+    let part = head.char_indices().rev().take_while(|(_, c)| of_part(*c));
+    let places = part.take(FIRST_PART.1).skip(FIRST_PART.0 - 1);
+    let begun = places.filter(|(at, c)| *c == 'e' && starts(*at)).last();
+    begun.map(|(at, _)| from + at)
+}
+
+/// Where the next header may begin from a position on: its name, and a value that is long enough after a blank.
+#[must_use]
+pub fn next_header(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        let (place, _) = HEADERS.next(bytes, at)?;
+        if let Some(after) = past_word(bytes, place, b"authorization") {
+            if says_value(bytes, after) {
+                return Some(place);
+            }
+        } else if past_word(bytes, place, b"bearer").is_some_and(|after| gives_value(bytes, after))
+        {
+            return Some(place);
+        }
+        at = place + 1;
+    }
+}
+
+fn says_value(bytes: &[u8], after: usize) -> bool {
+    let mut at = after + usize::from(matches!(bytes.get(after), Some(b'"' | b'\'')));
+    for _ in 0..3 {
+        at += blank(bytes, at);
+    }
+    let is_sign = matches!(bytes.get(at), Some(b':' | b'='));
+    is_sign
+        && (0..HEADER).any(|_| {
+            at += bytes.get(at).map_or(1, |byte| width(*byte));
+            gives_value(bytes, at)
+        })
+}
+
+/// Whether blanks stand at a place and then a value.
+fn gives_value(bytes: &[u8], after: usize) -> bool {
+    let mut start = after;
+    while blank(bytes, start) > 0 {
+        start += blank(bytes, start);
+    }
+    let (mut at, mut count) = (start, 0);
+    while let Some(byte) = bytes.get(at).filter(|_| start > after && count < VALUE) {
+        if matches!(byte, b'"' | b'\'' | b',' | b';') || blank(bytes, at) > 0 {
+            break;
+        }
+        at += width(*byte);
+        count += 1;
+    }
+    count == VALUE
+}
+
+/// A user's password in a URL: where the user begins, and where the password begins and ends.
+#[must_use]
+pub fn next_url_user(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut at = from.saturating_sub(MARK.len());
+    loop {
+        let start = at + memmem::find(text.get(at..)?, MARK)? + MARK.len();
+        let (colon, _) = past_user(text, start, USER, |byte| byte != b':');
+        if start >= from && text.get(colon) == Some(&b':') {
+            let (end, count) = past_user(text, colon + 1, PASSWORD.1, |_| true);
+            if count >= PASSWORD.0 && text.get(end) == Some(&b'@') {
+                return Some((colon + 1, end));
+            }
+        }
+        at = start;
+    }
+}
+
+/// Past the characters of a user's name or password in a URL, so many at most; how many they are.
+fn past_user(text: &[u8], from: usize, most: usize, is: impl Fn(u8) -> bool) -> (usize, usize) {
+    let (mut at, mut count) = (from, 0);
+    while let Some(byte) = text.get(at).filter(|byte| count < most && is(**byte)) {
+        let ends = matches!(byte, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>');
+        if ends || blank(text, at) > 0 {
+            break;
+        }
+        at += width(*byte);
+        count += 1;
+    }
+    (at, count)
+}
 
 /// The next private key from a position on: where it begins and ends.
 #[must_use]
@@ -151,9 +324,9 @@ fn user_end(text: &[u8], start: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{next_key, next_user, User};
+    use super::{next_header, next_jwt, next_key, next_url_user, next_user, User};
     use crate::detectors::reading::mixed;
-    use crate::rx::Rx;
+    use crate::rx::{Flags, Rx};
 
     const KEYS: &str = concat!(
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{40,20000}",
@@ -190,6 +363,98 @@ mod tests {
             found += usize::from(wanted.is_some());
         }
         assert!(found > 100, "{found}");
+    }
+
+    /// What is read by hand is what a pattern finds first in texts of some pieces; how often it finds something.
+    fn agreed<T: PartialEq + std::fmt::Debug>(
+        pieces: &[&str],
+        rounds: u64,
+        by_hand: impl Fn(&str) -> Option<T>,
+        by_pattern: impl Fn(&str) -> Option<T>,
+    ) -> usize {
+        let texts = (0..rounds).map(|seed| mixed(pieces, seed, 12));
+        let found = texts.filter(|text| {
+            let wanted = by_pattern(text);
+            assert_eq!(by_hand(text), wanted, "{text:?}");
+            wanted.is_some()
+        });
+        found.count()
+    }
+
+    #[test]
+    fn tokens_in_parts_are_those_that_the_pattern_finds() {
+        let rx = Rx::new(concat!(
+            r"(?<![A-Za-z0-9_])eyJ[\w-]{10,2000}\.eyJ[\w-]{4,4000}",
+            r"(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])"
+        ));
+        let (many, wide, long) = ("-eyJ".repeat(500), "é-".repeat(990), "a".repeat(3990));
+        let short = ["eyJ", ".eyJ", "abcdefghij", "a1_b", "-", ".", " ", "é"];
+        let mut all = short.to_vec();
+        all.extend([&*many, &*wide, &*long]);
+        let wanted = |text: &str| rx.find_from(text, 0).map(|m| (m.start(), m.end()));
+        let by_hand = |text: &str| next_jwt(text, 0);
+        let found = agreed(&short, 3_000, by_hand, wanted) + agreed(&all, 150, by_hand, wanted);
+        assert!(found > 60, "{found}");
+    }
+
+    #[test]
+    fn headers_begin_where_the_pattern_finds_them() {
+        let fold = Flags {
+            fold: true,
+            ..Flags::default()
+        };
+        let source = concat!(
+            r#"((?:authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer|basic|token|bot)?|\bbearer)\s{1,3})"#,
+            r#"([^\s\"',;]{8,3000})"#
+        );
+        let rx = Rx::with(source, fold);
+        let pieces = [
+            "authorization",
+            "AUTHORIZATION",
+            "bearer",
+            "Bearer ",
+            "\"",
+            ":",
+            "= ",
+            ": ",
+            "\u{a0}",
+            "bas\u{131}c",
+            "abcd1234",
+            ",",
+            "é",
+            " ",
+        ];
+        let by_hand = |text: &str| {
+            let places =
+                std::iter::successors(next_header(text, 0), |at| next_header(text, at + 1));
+            places
+                .into_iter()
+                .find(|at| rx.match_at(text, *at).is_some())
+        };
+        let found = agreed(&pieces, 1_500, by_hand, |text| {
+            Some(rx.find_from(text, 0)?.start())
+        });
+        assert!(found > 50, "{found}");
+    }
+
+    #[test]
+    fn passwords_in_urls_are_those_that_the_pattern_finds() {
+        let rx = Rx::new(r#"(?<=://)([^\s:/@\"'<>]{0,100}:)([^\s/@\"'<>]{3,200})(?=@)"#);
+        let long = "n".repeat(99);
+        let pieces = [
+            "://", "://me:", "@", "/", "nn", "p\u{e9}w", ":", "\u{a0}", "'", "x@", &long,
+        ];
+        let by_pattern = |text: &str| {
+            let found = rx.find_from(text, 0)?;
+            Some((found.end() - found.group(2)?.len(), found.end()))
+        };
+        let found = agreed(
+            &pieces,
+            1_500,
+            |text| next_url_user(text.as_bytes(), 0),
+            by_pattern,
+        );
+        assert!(found > 50, "{found}");
     }
 
     #[test]

@@ -4,8 +4,11 @@
 //! a name (password, token, api key, ...), more of a word, quotes or brackets that close, blanks, a sign (`:` `=` `=>`
 //! `,` `||` or a blank before a quote), blanks, perhaps `new`, and a value: quoted, or up to the next blank.
 //!
-//! So each sign is looked at, and what stands before it. A name's word goes up to the sign, so that of one sign there
-//! is one match at most; what is read twice is bounded by the longest name and value.
+//! So each word is looked at in which a part of a name stands, and the one sign that may follow it; then its value, and
+//! then the name, so that of one sign there is one match at most. What is read twice is bounded by the longest name and
+//! value.
+
+use std::sync::LazyLock;
 
 use memchr::memchr2;
 
@@ -13,6 +16,7 @@ use crate::ascii::AsciiSet;
 use crate::detectors::reading::{
     blank, blank_before, counted, folded, folded_before, next_byte, past_word, width,
 };
+use crate::prints::Prints;
 
 const REST: usize = 30; // characters of a word after the name
 const REACH: usize = 41; // characters of the longest name and the rest of its word
@@ -49,19 +53,67 @@ fn is_sign(byte: u8) -> bool {
     matches!(byte, b':' | b'=' | b',' | b'|' | b'"' | b'\'')
 }
 
+/// Of each name a part, or a cousin of one of its letters.
+pub const NAME_PARTS: [&str; 8] = [
+    "pas", "pw", "sec", "tok", "cre", "key", "\u{17f}", "\u{212a}",
+];
+
+/// Where such a part may stand.
+static PARTS: LazyLock<Prints> = LazyLock::new(|| {
+    let mut prints = Prints::default();
+    for (kind, part) in NAME_PARTS.iter().enumerate() {
+        prints.add_word(kind, part.as_bytes());
+    }
+    prints
+});
+
 /// The leftmost from a position on.
 #[must_use]
 pub fn next_named(text: &str, from: usize) -> Option<Named<'_>> {
     let bytes = text.as_bytes();
     let mut at = from;
     loop {
-        let mut rest = bytes.get(at..)?.iter();
-        at += rest.position(|byte| is_sign(*byte))?;
-        if let Some(found) = before_sign(text, from, at) {
-            return Some(found);
+        let (part, _) = PARTS.next(bytes, at)?;
+        at = end_of_word(bytes, part).max(part + 1);
+        let found = sign_after(bytes, at).and_then(|sign| before_sign(text, from, sign));
+        if found.is_some() {
+            return found;
         }
-        at += 1;
     }
+}
+
+/// Where the word ends that goes on at a place.
+fn end_of_word(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        at += match folded(bytes, at) {
+            _ if OF_WORD.has(*byte) => 1,
+            Some((letter, size)) if OF_WORD.has(letter) => size,
+            _ => break,
+        };
+    }
+    at
+}
+
+/// The sign that may stand after a word, which is the only one: past what closes, and blanks.
+fn sign_after(bytes: &[u8], word: usize) -> Option<usize> {
+    let mut at = word;
+    while bytes.get(at).is_some_and(|byte| CLOSING.has(*byte)) {
+        at += 1;
+        if at - word > CLOSERS {
+            return None;
+        }
+    }
+    for _ in 0..=BLANKS {
+        match blank(bytes, at) {
+            0 => break,
+            size => at += size,
+        }
+    }
+    bytes
+        .get(at)
+        .is_some_and(|byte| is_sign(*byte))
+        .then_some(at)
 }
 
 /// The name whose sign stands at a place.
@@ -69,12 +121,12 @@ fn before_sign(text: &str, from: usize, sign: usize) -> Option<Named<'_>> {
     let bytes = text.as_bytes();
     let is_quote = matches!(bytes.get(sign)?, b'"' | b'\'');
     let end = word_end(bytes, from, sign, is_quote)?;
-    let (start, name_end) = name_before(bytes, from, end)?;
     let (value, match_end, quoted) = if is_quote {
         value_at(bytes, sign)?
     } else {
         value_after(bytes, sign)?
     };
+    let (start, name_end) = name_before(bytes, from, end)?;
     Some(Named {
         start,
         name: text.get(start..name_end)?,
@@ -206,7 +258,10 @@ fn value_after(bytes: &[u8], sign: usize) -> Option<Held> {
 fn value_from(bytes: &[u8], from: usize) -> Option<Held> {
     let mut at = from;
     for _ in 0..BLANKS {
-        at += blank(bytes, at);
+        match blank(bytes, at) {
+            0 => break,
+            size => at += size,
+        }
     }
     if let Some(after) = past_word(bytes, at, b"new") {
         let size = blank(bytes, after);

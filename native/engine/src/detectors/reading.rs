@@ -1,6 +1,10 @@
 //! Reading bytes of a text at a glance: characters as `re` folds them, blanks, digits, and words that are long.
 
-use memchr::{memchr2_iter, memchr3_iter};
+use std::sync::LazyLock;
+
+use memchr::memchr2_iter;
+
+use crate::prints::{Bytes, Prints};
 
 const NEAR: usize = 8; // bytes that are looked at one by one first
 const CHUNK: usize = 64; // bytes that are looked at together
@@ -12,7 +16,8 @@ pub fn counted(bytes: &[u8]) -> usize {
 }
 
 /// Whether a byte ends a word: an ASCII blank of Python, a quote or a comma.
-fn ends_word(byte: u8) -> bool {
+#[must_use]
+pub fn ends_word(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x1c..=0x20 | b'"' | b'\'' | b',')
 }
 
@@ -135,37 +140,34 @@ pub fn next_byte(text: &[u8], from: usize, is: impl Fn(u8) -> bool) -> Option<us
     None
 }
 
-/// The words of so many bytes or more: what stands between blanks, quotes and commas.
-pub fn long_words(text: &str, least: usize) -> impl Iterator<Item = &str> {
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    std::iter::from_fn(move || loop {
-        let window = bytes.get(from..from + least)?;
-        if let Some(at) = window.iter().rposition(|byte| ends_word(*byte)) {
-            from += at + 1;
-            continue;
-        }
-        let begin = from;
-        let rest = bytes.get(begin + least..)?.iter();
-        let more = rest.take_while(|byte| !ends_word(**byte)).count();
-        from = begin + least + more;
-        return text.get(begin..from);
-    })
+/// The next character from a place on that nobody sees and that would split a number or a key: where it begins and
+/// ends.
+#[must_use]
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+pub fn next_hidden(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let begins = |one: u8, two: u8| {
+        (one == 0xe2) & (two | 1 == 0x81)
+            | (one == 0xef) & (two == 0xbb)
+            | (one == 0xc2) & (two == 0xad)
+    };
+    let (at, _) = UNSEEN.next_rare(text, from, begins)?;
+    Some((at, at + text.get(at).map_or(1, |first| width(*first))))
 }
 
-/// Whether a character stands in the text that nobody sees and that would split a number or a key.
-#[must_use]
-pub fn hides_within(text: &[u8]) -> bool {
-    memchr3_iter(0xc2, 0xe2, 0xef, text).any(|at| {
-        matches!(
-            text.get(at..).unwrap_or_default(),
-            [0xc2, 0xad, ..]
-                | [0xe2, 0x80, 0x8b..=0x8f, ..]
-                | [0xe2, 0x81, 0xa0..=0xa4, ..]
-                | [0xef, 0xbb, 0xbf, ..]
-        )
-    })
-}
+/// The characters that nobody sees and that would split a number or a key.
+static UNSEEN: LazyLock<Prints> = LazyLock::new(|| {
+    let mut prints = Prints::default();
+    let mut add = |kind: usize, bytes: [(u8, u8); 3]| {
+        let [first, second, third] =
+            bytes.map(|(low, high)| Bytes::of(|byte| (low..=high).contains(&byte)));
+        prints.add(kind, [Bytes::ANY, first, second, third]);
+    };
+    add(0, [(0xc2, 0xc2), (0xad, 0xad), (0, 0xff)]);
+    add(1, [(0xe2, 0xe2), (0x80, 0x80), (0x8b, 0x8f)]);
+    add(2, [(0xe2, 0xe2), (0x81, 0x81), (0xa0, 0xa4)]);
+    add(3, [(0xef, 0xef), (0xbb, 0xbb), (0xbf, 0xbf)]);
+    prints
+});
 
 /// A text of so many pieces, drawn by a number; the same each time.
 #[cfg(test)]
@@ -187,7 +189,7 @@ pub fn mixed(pieces: &[&str], seed: u64, most: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{blank, blank_before, folded_before, holds_word, long_words, next_byte, past_word};
+    use super::{blank, blank_before, folded_before, holds_word, next_byte, past_word};
     use crate::rx::sets::Set;
 
     #[test]
@@ -211,15 +213,5 @@ mod tests {
         assert!(holds_word(b"a BeaRer", b"bearer", 0) && !holds_word(b"bear", b"bearer", 3));
         assert_eq!(next_byte(&[b'a'; 200], 3, |b| b == b'b'), None);
         assert_eq!(next_byte(b"aab", 1, |b| b == b'b'), Some(2));
-    }
-
-    #[test]
-    fn long_words_are_found_wherever_they_stand() {
-        let words =
-            |text: &str| -> Vec<String> { long_words(text, 4).map(str::to_owned).collect() };
-        assert_eq!(words("abcd"), ["abcd"]);
-        assert_eq!(words("a bcdef,gh \"ijkl\" m"), ["bcdef", "ijkl"]);
-        assert_eq!(words("abc de f"), Vec::<String>::new());
-        assert_eq!(words("x éé.\u{a0}z q"), ["éé.\u{a0}z"]);
     }
 }

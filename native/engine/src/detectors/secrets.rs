@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use memchr::{memchr2_iter, memmem};
 
 use crate::detectors::finds::{Kinds, TooMany};
-use crate::detectors::forms::{forms_in, literals_in, ISSUERS};
-use crate::detectors::marked::{next_key, next_user};
+use crate::detectors::forms::{Places, ISSUERS};
+use crate::detectors::marked::{next_header, next_key, next_url_user, next_user};
 use crate::detectors::named::{next_named, Named};
 use crate::detectors::reading::holds_word;
 use crate::detectors::values::{is_masked, is_password, is_random, is_varied, is_written_out};
@@ -30,8 +30,6 @@ const SHORT: [&str; 5] = ["key", "token", "pass", "pw", "pwd"];
 type Pattern = LazyLock<Rx>;
 type Read<'t> = Result<Cow<'t, str>, TooMany>;
 
-static URL_USER: Pattern =
-    LazyLock::new(|| Rx::new(r#"(?<=://)([^\s:/@\"'<>]{0,100}:)([^\s/@\"'<>]{3,200})(?=@)"#));
 static HEADER: Pattern = LazyLock::new(|| {
     Rx::with(
         concat!(
@@ -80,20 +78,13 @@ fn rounds<'t>(given: &'t str, kinds: &mut Kinds) -> Read<'t> {
 /// One reading of a text.
 fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let mut text = keys(given, kinds)?;
-    let (may_match, before) = (forms_in(&text), kinds.count);
-    let mut laid_open: Option<Vec<bool>> = None; // a label may lay a form open of which nothing but a literal was there
-    for (form, may_match) in ISSUERS.iter().zip(may_match) {
-        let is_open = kinds.count > before && {
-            let open = laid_open.get_or_insert_with(|| literals_in(&text));
-            open.get(form.place) == Some(&true)
-        };
-        if may_match || is_open {
-            text = form
-                .pattern
-                .try_replaced(text, |found| issued(found, form.kind, kinds))?;
+    let (mut issuers, before) = (Places::of(&text), kinds.count);
+    for form in ISSUERS.iter() {
+        if issuers.may_hold(form) {
+            text = issuers.replaced(form, text, |found| issued(found, form.kind, kinds))?;
         }
     }
-    places(text, kinds)
+    places(text, issuers.named, before, kinds)
 }
 
 /// Private keys.
@@ -128,8 +119,9 @@ fn issued(
         .transpose()
 }
 
-/// Secrets known by their place: what is said of them.
-fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
+/// Secrets known by their place: what is said of them. `named` where a part of a name stood there when so much was
+/// found as `before`: a label may hold one, too.
+fn places<'t>(given: Cow<'t, str>, named: bool, before: usize, kinds: &mut Kinds) -> Read<'t> {
     let mut text = given;
     let holds = |text: &str, part: &str| memmem::find(text.as_bytes(), part.as_bytes()).is_some();
     let says_who = |text: &str| {
@@ -139,11 +131,11 @@ fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let has_names = text.is_ascii() || may_have_names(&text);
     let has_header = says_who(&text);
     if holds(&text, "://") && text.as_bytes().contains(&b'@') {
-        text = URL_USER.try_replaced(text, |m| kept(m, is_written_out, "PASSWORD", kinds))?;
+        text = users_of_urls(text, kinds)?;
     }
     if has_header {
         let random = |value: &str| is_random(value, 2.5);
-        text = HEADER.try_replaced(text, |m| kept(m, random, "TOKEN", kinds))?;
+        text = HEADER.try_replaced_at(text, next_header, |m| kept(m, random, "TOKEN", kinds))?;
     }
     if holds(&text, CURL) {
         text = users_of_curl(text, kinds)?;
@@ -151,8 +143,8 @@ fn places<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     if holds(&text, "_gitlab_session=") {
         text = COOKIE.try_replaced(text, |m| kept(m, |_| true, "TOKEN", kinds))?;
     }
-    if has_names {
-        text = named(text, kinds)?;
+    if has_names && (named || kinds.count > before) {
+        text = values_with_names(text, kinds)?;
     }
     Ok(text)
 }
@@ -171,6 +163,22 @@ fn may_have_names(text: &str) -> bool {
     }
     let low = text.to_lowercase();
     NAMES.iter().any(|name| low.contains(name))
+}
+
+/// The passwords of `scheme://user:password@host`.
+fn users_of_urls<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
+    let mut out = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some((start, end)) = next_url_user(text.as_bytes(), at) {
+        at = end;
+        let value = text.get(start..end).unwrap_or("");
+        if is_written_out(value) {
+            out.push_str(text.get(copied..start).unwrap_or(""));
+            kinds.write("PASSWORD", value, &mut out)?;
+            copied = end;
+        }
+    }
+    Ok(rest_of(text, copied, out))
 }
 
 /// The password of `curl ... -u NAME:PASSWORD`: each option is read once, however many commands stand before it.
@@ -227,7 +235,7 @@ fn kept(
 }
 
 /// Values that have a name.
-fn named<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
+fn values_with_names<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
     while let Some(found) = next_named(&text, at) {

@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
-use memchr::{memchr3_iter, memchr_iter};
+use aho_corasick::Span;
 use regex::bytes::Regex;
 
 use crate::detectors::walk::visible;
+use crate::prints::{Bytes, Prints};
 use crate::rx::{Flags, Rx};
 
 const DOTALL: Flags = Flags {
@@ -53,6 +54,7 @@ const KEYS: [&str; 13] = [
     "now",
 ];
 const NEAR: usize = 256;
+const LONGEST: usize = 12; // bytes of a key, at most
 const TAG: u8 = 0xf3; // with which a tag begins, the only such characters that may be seen: as parts of a flag
 
 static HIDDEN: LazyLock<Rx> = LazyLock::new(|| {
@@ -92,14 +94,48 @@ static FINDS_KEYS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(K
 
 /// Characters that nobody sees and that carry text or reorder it.
 #[must_use]
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
 pub fn hides(text: &str) -> bool {
+    if text.is_ascii() {
+        return false;
+    }
     let bytes = text.as_bytes();
-    let begun = memchr3_iter(0xe2, 0xef, TAG, bytes).chain(memchr_iter(0xe1, bytes));
-    let mut found = begun.filter(|at| hides_at(bytes, *at));
-    found
-        .next()
-        .is_some_and(|at| bytes.get(at) != Some(&TAG) || hides_beyond_flags(text))
+    let begins = |one: u8, two: u8| {
+        (one == 0xe2) & (two | 1 == 0x81)
+            | (one == 0xef) & ((two == 0xbb) | (two == 0xb8))
+            | ((one == 0xe1) | (one == TAG)) & (two == 0xa0)
+    };
+    let mut at = 0;
+    while let Some((place, _)) = BEGUN.next_rare(bytes, at, begins) {
+        if hides_at(bytes, place) {
+            return bytes.get(place) != Some(&TAG) || hides_beyond_flags(text);
+        }
+        at = place + 1;
+    }
+    false
 }
+
+/// The first bytes of what nobody sees.
+static BEGUN: LazyLock<Prints> = LazyLock::new(|| {
+    let mut prints = Prints::default();
+    let mut add = |kind: usize, begin: &[u8], low: u8, high: u8| {
+        let mut print = [Bytes::ANY; 4];
+        let bytes = begin.iter().map(|byte| Bytes::of(|other| other == *byte));
+        let last = Bytes::of(|byte| (low..=high).contains(&byte));
+        for (set, known) in print.iter_mut().skip(1).zip(bytes.chain([last])) {
+            *set = known;
+        }
+        prints.add(kind, print);
+    };
+    add(0, &[0xe1, 0xa0], 0x8e, 0x8e);
+    add(1, &[0xe2, 0x80], 0x8b, 0x8b);
+    add(2, &[0xe2, 0x80], 0xaa, 0xae);
+    add(3, &[0xe2, 0x81], 0xa0, 0xa9);
+    add(4, &[TAG, 0xa0], 0x80, 0x87);
+    add(5, &[0xef, 0xbb], 0xbf, 0xbf);
+    add(6, &[0xef, 0xb8], 0x80, 0x8e);
+    prints
+});
 
 /// Whether a character that nobody sees stands at a place, tags of flags included.
 fn hides_at(bytes: &[u8], at: usize) -> bool {
@@ -133,18 +169,33 @@ pub fn escapes(text: &str) -> bool {
 
 /// Marks that separate roles in a model's prompt. No letter that is not ASCII has one of theirs as its small letter.
 #[must_use]
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
 pub fn marks(text: &str) -> bool {
     let seen = visible(text);
     let bytes = seen.as_bytes();
-    memchr3_iter(b'<', b'[', b'\n', bytes).any(|at| {
-        let is_here = |mark: &str| {
-            let here = bytes.get(at..at + mark.len());
-            here.is_some_and(|here| here.eq_ignore_ascii_case(mark.as_bytes()))
-        };
-        let plain = bytes.get(at) == Some(&b'\n') && bytes.get(at + 1) != Some(&b'\n');
-        !plain && MARKS.iter().any(|mark| is_here(mark))
-    })
+    let is_here = |at: usize, mark: &str| {
+        let here = bytes.get(at..at + mark.len());
+        here.is_some_and(|here| here.eq_ignore_ascii_case(mark.as_bytes()))
+    };
+    let begins = |one: u8, two: u8| (one == b'<') | (one == b'[') | (one == b'\n') & (two == b'\n');
+    let mut at = 0;
+    while let Some((place, kinds)) = MARKED.next_rare(bytes, at, begins) {
+        let mut marks = MARKS.iter().enumerate();
+        if marks.any(|(kind, mark)| kinds >> kind & 1 == 1 && is_here(place, mark)) {
+            return true;
+        }
+        at = place + 1;
+    }
+    false
 }
+
+static MARKED: LazyLock<Prints> = LazyLock::new(|| {
+    let mut prints = Prints::default();
+    for (kind, mark) in MARKS.iter().enumerate() {
+        prints.add_word(kind, mark.as_bytes());
+    }
+    prints
+});
 
 /// Phrases that speak to a model over its user's head: looked for near the words of which each has one.
 #[must_use]
@@ -161,8 +212,11 @@ pub fn speaks_to_a_model(text: &str) -> bool {
             .is_some_and(|near| phrases.is_match(near))
     };
     let mut near: Option<(usize, usize)> = None;
-    for key in keys.find_iter(&low) {
-        let (from, to) = (key.start().saturating_sub(NEAR), key.end() + NEAR);
+    let mut at = 0;
+    while let Some(key) = keys.find_in(&low, Span::from(at..low.len())) {
+        // the next that counts stands further on: what is near those that are passed over is near this one here
+        at = low.len().min(key.start() + NEAR);
+        let (from, to) = (key.start().saturating_sub(NEAR), at + LONGEST + NEAR);
         near = match near {
             Some((begun, end)) if from <= end => Some((begun, to)),
             Some((begun, end)) if speaks(begun, end) => return true,

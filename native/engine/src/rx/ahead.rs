@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::prints::Bytes;
 use crate::rx::parse::{Node, Place};
 use crate::rx::sets::Set;
 
@@ -50,6 +51,89 @@ pub fn prefix(node: &Node) -> Option<String> {
         })
         .collect();
     (begins.chars().nth(1).is_some()).then_some(begins)
+}
+
+/// Bytes of a beginning of which is known which they may be.
+pub const HEAD: usize = 32;
+const WIDEST: usize = 4; // bytes of a character
+const WITHIN: u64 = (1 << HEAD) - 1;
+
+/// Which bytes may stand at each of the first places of a match, where it has so many.
+#[must_use]
+pub fn head(node: &Node) -> [Bytes; HEAD] {
+    let mut sets = [Bytes::default(); HEAD];
+    let ends = headed(node, 1, &mut sets);
+    for (place, set) in sets.iter_mut().enumerate() {
+        if ends & ((2 << place) - 1) != 0 {
+            *set = Bytes::ANY; // after a match
+        }
+    }
+    sets
+}
+
+/// Put a tree's bytes where it may begin, a bit each; where it may end.
+fn headed(node: &Node, starts: u64, sets: &mut [Bytes; HEAD]) -> u64 {
+    match node {
+        Node::One(set) => {
+            put(set, starts, sets);
+            past(set, starts)
+        }
+        Node::Seq(items) => items
+            .iter()
+            .fold(starts, |starts, item| headed(item, starts, sets)),
+        Node::Choice(items) => items
+            .iter()
+            .fold(0, |ends, item| ends | headed(item, starts, sets)),
+        Node::Repeat {
+            item, least, most, ..
+        } => {
+            let (mut all, mut at) = (0, starts);
+            let mut ends = if *least == 0 { starts } else { 0 };
+            for count in 1..=HEAD.min(*most) {
+                all |= at;
+                at = match &**item {
+                    Node::One(set) => past(set, at),
+                    item => headed(item, at, sets),
+                };
+                ends |= if count >= *least { at } else { 0 };
+            }
+            if let Node::One(set) = &**item {
+                put(set, all, sets);
+            }
+            ends
+        }
+        Node::Group(_, item) => headed(item, starts, sets),
+        Node::Look { .. } | Node::At(_) => starts,
+        Node::Again(_) => {
+            sets.fill(Bytes::ANY);
+            WITHIN
+        }
+    }
+}
+
+/// Put the bytes of a set's characters where one may begin.
+fn put(set: &Set, starts: u64, sets: &mut [Bytes; HEAD]) {
+    let plain = Bytes::of(|byte| set.has_ascii(byte));
+    let wide = Bytes::of(|byte| byte >= 0x80 && set.is_wide());
+    for (place, held) in sets.iter_mut().enumerate() {
+        let up_to = starts & ((2 << place) - 1);
+        if up_to >> place == 1 {
+            *held = held.with(plain);
+        }
+        if up_to >> place.saturating_sub(WIDEST - 1) != 0 {
+            *held = held.with(wide);
+        }
+    }
+}
+
+/// Where characters of a set end that begin at some places.
+fn past(set: &Set, starts: u64) -> u64 {
+    let wide = if set.is_wide() {
+        starts << 2 | starts << 3 | starts << 4
+    } else {
+        0
+    };
+    (starts << 1 | wide) & WITHIN
 }
 
 /// A pattern of which every match has one at its beginning; places and looks are left out of it.

@@ -18,6 +18,7 @@ use memchr::memmem::{self, Finder};
 use regex::Regex;
 
 use ahead::{after, begin, prefix, whole};
+pub use ahead::{head, HEAD};
 use parse::parse;
 use program::{first_bytes, Program};
 use run::Run;
@@ -71,6 +72,13 @@ pub struct Found<'t> {
 const UNSET: usize = usize::MAX;
 
 impl<'t> Found<'t> {
+    /// A match that was found by hand, without groups.
+    #[must_use]
+    pub fn of(text: &'t str, start: usize, end: usize) -> Self {
+        let slots = vec![start, end];
+        Self { text, slots }
+    }
+
     /// Where it begins, in bytes.
     #[must_use]
     pub fn start(&self) -> usize {
@@ -239,12 +247,29 @@ impl Rx {
     pub fn try_replaced<'t, E>(
         &self,
         text: Cow<'t, str>,
+        with: impl FnMut(&Found<'_>) -> Result<Option<String>, E>,
+    ) -> Result<Cow<'t, str>, E> {
+        self.try_replaced_at(text, |text, from| self.candidate(text, from), with)
+    }
+
+    /// The same; `next` knows the next place from one on where a match could begin.
+    ///
+    /// # Errors
+    /// That of `with`.
+    pub fn try_replaced_at<'t, E>(
+        &self,
+        text: Cow<'t, str>,
+        mut next: impl FnMut(&str, usize) -> Option<usize>,
         mut with: impl FnMut(&Found<'_>) -> Result<Option<String>, E>,
     ) -> Result<Cow<'t, str>, E> {
         let mut out = String::new();
         let (mut copied, mut at) = (0, 0);
         let mut run = Run::new(self, &text);
-        while let Some((start, end)) = self.next(&mut run, &text, at) {
+        while let Some(start) = next(&text, at) {
+            let Some(end) = run.begin(start) else {
+                at = start + 1;
+                continue;
+            };
             let found = run.seen(start, end);
             if let Some(other) = with(&found)? {
                 out.push_str(text.get(copied..found.start()).unwrap_or(""));
