@@ -92,17 +92,32 @@ impl Prints {
             .unwrap_or_default()
     }
 
-    /// Call `see` with each place where some of the kinds that live may stand, and which; it says which live on.
-    pub fn each(&self, text: &[u8], live: u64, mut see: impl FnMut(usize, u64) -> u64) {
-        let mut live = live;
+    /// Call `see` with each place where some of the kinds that live may stand, and which; it says which live on. What is
+    /// read together is passed over where `begins` holds of nothing; it holds of each kind's first byte.
+    pub fn each(
+        &self,
+        text: &[u8],
+        live: u64,
+        begins: impl Fn(u8) -> bool,
+        mut see: impl FnMut(usize, u64) -> u64,
+    ) {
+        let (mut live, mut at) = (live, 0);
         let mut state = State::after(self, None);
-        for (at, byte) in text.iter().enumerate() {
-            let kinds = state.read(self, *byte) & live;
-            if kinds != 0 {
-                live = see(at - 2, kinds); // never of the first two
+        for chunk in text.chunks(TOGETHER) {
+            let is_passed = !chunk.iter().fold(false, |any, byte| any | begins(*byte));
+            let read = if is_passed { 2 } else { TOGETHER }; // what began before it may end in it
+            for (ahead, byte) in chunk.iter().take(read).enumerate() {
+                let kinds = state.read(self, *byte) & live;
+                if kinds != 0 {
+                    live = see(at + ahead - 2, kinds); // never of the first two
+                }
             }
+            if is_passed {
+                state = State::after(self, chunk.last().copied());
+            }
+            at += chunk.len();
         }
-        for at in text.len()..text.len() + 2 {
+        for at in at..at + 2 {
             let kinds = state.read(self, 0) & live;
             if kinds != 0 && at > 1 {
                 live = see(at - 2, kinds);
@@ -141,9 +156,9 @@ impl Prints {
         while at < text.len() {
             let end = text.len().min(at + TOGETHER);
             let firsts = text.get(at..end)?;
-            let mut pairs = firsts.iter().zip(text.get(at + 1..)?);
-            let is_here = pairs.next().is_some_and(|(one, two)| begins(*one, *two));
-            if is_here || pairs.fold(false, |any, (one, two)| any | begins(*one, *two)) {
+            let pairs = || firsts.iter().zip(text.get(at + 1..).unwrap_or_default());
+            let is_here = pairs().next().is_some_and(|(one, two)| begins(*one, *two));
+            if is_here || pairs().fold(false, |any, (one, two)| any | begins(*one, *two)) {
                 let found = self.next(text.get(..text.len().min(end + 2))?, at);
                 if let Some((place, kinds)) = found.filter(|(place, _)| *place < end) {
                     return Some((place, kinds));
@@ -196,12 +211,17 @@ mod tests {
         prints.add_word(63, b"ey");
         let all = |text: &str, live: u64| {
             let mut found = Vec::new();
-            prints.each(text.as_bytes(), live, |place, kinds| {
+            let begins = |byte: u8| matches!(byte | 32, b'k' | b'e');
+            prints.each(text.as_bytes(), live, begins, |place, kinds| {
                 found.push((place, kinds));
                 live
             });
             found
         };
+        for far in 0..70 {
+            let text = format!("{}key{}", "-".repeat(far), "-".repeat(70));
+            assert_eq!(all(&text, u64::MAX), [(far, 1), (far + 1, 1 << 63)]);
+        }
         let other = 1 << 63;
         let both = [(0, 1), (1, other), (4, 1), (5, other), (10, other)];
         assert_eq!(all("KEY key.keey", u64::MAX), both);

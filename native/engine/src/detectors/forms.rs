@@ -156,6 +156,17 @@ impl Starts {
     }
 }
 
+/// Whether a key, a literal or a part of a name may begin with a byte: true of few that are not ASCII.
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+fn begins(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        | (byte == b'.')
+        | (byte == b':')
+        | (byte == b'-')
+        | (byte == 0xc5)
+        | (byte == 0xe2)
+}
+
 /// A text that was replaced by a label: where it stood, and how long the label is.
 type Change = (usize, usize, usize);
 
@@ -184,7 +195,7 @@ impl Places {
         let mut named = false;
         STARTS
             .prints
-            .each(text.as_bytes(), u64::MAX, |place, kinds| {
+            .each(text.as_bytes(), u64::MAX, begins, |place, kinds| {
                 named |= kinds & NAMES != 0;
                 let mut kinds = kinds & !NAMES;
                 while kinds != 0 {
@@ -388,6 +399,18 @@ mod tests {
             }
         }
         assert!(found > 500, "{found}");
+    }
+
+    #[test]
+    fn nothing_else_begins_a_key_or_a_name() {
+        let forms = ISSUERS.iter().filter(|form| form.how != super::How::Parts);
+        for first in forms.filter_map(|form| form.head.first()) {
+            assert!((0..=255).all(|byte| super::begins(byte) || !first.has(byte)));
+        }
+        let mut parts = super::NAME_PARTS
+            .iter()
+            .filter_map(|part| part.bytes().next());
+        assert!(parts.all(super::begins));
     }
 
     #[test]
