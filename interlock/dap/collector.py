@@ -21,6 +21,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 from interlock.base.errors import InterlockError
 from interlock.dap.backend import VdafBackend
@@ -34,11 +35,21 @@ from interlock.dap.shares import HpkeKey, open_aggregate_share
 from interlock.dap.task import Task
 from interlock.dap.transport import Exchange, Reply, checked, place_of
 
-__all__ = ["BadCollection", "BatchTooSmall", "Collected", "Collector", "GivenUp", "Pending", "give_up"]
+__all__ = [
+    "WHILE_WAITING",
+    "BadCollection",
+    "BatchTooSmall",
+    "Collected",
+    "Collector",
+    "GivenUp",
+    "Pending",
+    "give_up",
+]
 
 _MARK: Final = 32  # digits
 _LATEST_US: Final = 253_402_300_800_000_000  # the year 10000, which no report is of
 _GONE: Final = (404, 410)
+WHILE_WAITING: Final = "interlock=waiting"  # in the query of a DELETE: only of a job that has no result yet
 
 
 class BatchTooSmall(InterlockError):
@@ -175,12 +186,15 @@ def give_up(exchange: Exchange, task: Task, interval: Interval | None) -> GivenU
     """Take the question about an interval back, or about the leader's next batch; `exchange` carries the token.
 
     Its reports stay, for whichever batch is asked for then. It is found by asking once more, so that it need not be
-    known where it is. Raises: DapProblem, where the leader refuses the question itself; Unreachable, TooLarge.
+    known where it is. A leader of ours ends it only while it waits: a batch that became ready between the two is not
+    taken for one that was kept.
+    Raises: DapProblem, where the leader refuses the question itself; Unreachable, TooLarge.
     """
     reply, place = _made(exchange, task, CollectionJobReq(query_for(interval)).encode())
     if reply.body:
         return GivenUp.READY
-    checked(exchange("DELETE", place), place)
+    waiting = f"{place}{'&' if urlsplit(place).query else '?'}{WHILE_WAITING}"
+    checked(exchange("DELETE", waiting), waiting)
     reply = exchange("GET", place)
     if reply.status in _GONE or problem_type(reply.body) is ProblemType.INVALID_BATCH_SIZE:
         return GivenUp.DONE

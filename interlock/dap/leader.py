@@ -144,14 +144,15 @@ class Leader:
             raise missing("collection job", task_id)
         return _shown(task_id, job)
 
-    def give_up_collection(self, task_id: bytes, job_id: bytes) -> None:
+    def give_up_collection(self, task_id: bytes, job_id: bytes, *, taken: bool = True) -> None:
         """End a job that waits for its batch; the same request makes it anew (4.6.3).
 
-        One that got further stays. But one that is ready is forgotten where the leader selects batches: so its
-        collector says that it has the result, and asks for the next.
+        One that got further stays. But one that is ready is forgotten where the leader selects batches and its
+        collector may have `taken` the result: so it says that it has it, and asks for the next.
         """
         self.collection_job(task_id, job_id)
-        if task_of_id(self._tasks, task_id).task.leader_selected and self._storage.forget_collection(task_id, job_id):
+        selects = task_of_id(self._tasks, task_id).task.leader_selected
+        if taken and selects and self._storage.forget_collection(task_id, job_id):
             return
         problem, what = ProblemType.INVALID_BATCH_SIZE.value, "the collector gave the job up"
         self._storage.fail_collection(task_id, job_id, CollectionState.PENDING, problem, what)

@@ -15,7 +15,7 @@ from interlock.base.fetch import Unreachable
 from interlock.dap.backend import VdafBackend
 from interlock.dap.budget import BARE, NoisyRelease, Release
 from interlock.dap.client import build_report
-from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.collector import WHILE_WAITING, Collected, Collector, Pending
 from interlock.dap.drafts import DAP_18, Draft, ReportError, Role
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper, Resource
@@ -282,14 +282,15 @@ class World:
         task_id = self.task.task_id
         if method == "POST":
             return reply_of(lambda: self.leader.process_collection_init(task_id, body), media("collection-job-resp"))
-        job_id = from_b64url(url.rsplit("/", 1)[1], 16) or b""
+        parts = urlsplit(url)
+        job_id = from_b64url(parts.path.rsplit("/", 1)[1], 16) or b""
         if method == "DELETE":
-            return self._delete(job_id)
+            return self._delete(job_id, taken=parts.query != WHILE_WAITING)
         return reply_of(lambda: self.leader.collection_job(task_id, job_id), media("collection-job-resp"))
 
-    def _delete(self, job_id: bytes) -> Reply:
+    def _delete(self, job_id: bytes, *, taken: bool) -> Reply:
         try:
-            self.leader.give_up_collection(self.task.task_id, job_id)
+            self.leader.give_up_collection(self.task.task_id, job_id, taken=taken)
         except DapProblem as e:
             return Reply(e.status, MEDIA_TYPE, e.document())
         return Reply(204)

@@ -6,17 +6,21 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import replace
-from interlock.dap.collector import Collected, GivenUp, Pending, give_up
+from interlock.dap.collector import WHILE_WAITING, Collected, GivenUp, Pending, give_up
 from interlock.dap.messages import LEADER_SELECTED, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.taskfile import dump_client_task, dump_key
+from interlock.dap.transport import Reply
 from interlock.node.cli.main import main
-from tests.unit.dap_http import TOKENS, Deployment
+from interlock.node.parties import HttpExchange
+from interlock.node.roles.aggregate import leader_app
+from tests.unit.dap_http import TOKENS, Deployment, free_socket, serving, table
 from tests.unit.dap_world import World, bits, unreachable
 
 
@@ -92,6 +96,36 @@ def test_the_question_about_the_leaders_next_batch_is_given_up_and_no_report_is_
     assert (found.report_count, found.sums[:2]) == (3, (2, 1))
     assert given_up(world) is GivenUp.READY
     assert world.collector.ask_next() == found, "it is not taken by giving up"
+    world.close()
+
+
+def test_a_batch_that_becomes_ready_as_its_question_is_given_up_is_not_forgotten(tmp_path: Path) -> None:
+    """Where the leader selects, a DELETE of what is ready says that its result was kept; here nobody has seen it."""
+    world = World(tmp_path, batch_mode=LEADER_SELECTED)
+    assert world.upload(*(world.report(bits(0)) for _ in range(3))) == []
+
+    def slowly(method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
+        if method == "DELETE":
+            world.drive()
+        return world._ask_leader(method, url, media_type, body)
+
+    assert give_up(slowly, world.task, None) is GivenUp.READY
+    found = world.collector.ask_next()
+    assert isinstance(found, Collected)
+    assert (found.report_count, found.sums[0]) == (3, 3)
+    world.close()
+
+
+def test_over_http_a_result_is_forgotten_when_it_was_taken_and_not_when_it_is_given_up(tmp_path: Path) -> None:
+    world = World(tmp_path, batch_mode=LEADER_SELECTED)
+    world.upload(*(world.report(bits(0)) for _ in range(3)))
+    found, sock, exchange = world.collect_next(), free_socket(), HttpExchange(TOKENS["collector"])
+    place = f"http://127.0.0.1:{sock.getsockname()[1]}{urlsplit(found.place).path.removeprefix('/dap')}"
+    app = leader_app(world.leader, world.driver, members=table("acme"), collectors=table("collector"))
+    with serving(app, sock):
+        said = [exchange("DELETE", place + query).status for query in (f"?{WHILE_WAITING}", "", "")]
+    exchange.close()
+    assert said == [204, 204, 404]
     world.close()
 
 

@@ -32,6 +32,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from interlock.base.errors import InterlockError
+from interlock.dap.collector import WHILE_WAITING
 from interlock.dap.driver import Driver
 from interlock.dap.fates import FATES
 from interlock.dap.helper import Helper, Resource
@@ -101,7 +102,8 @@ def leader_app(
         _bearer(collectors, request)
         ids = _task_id(request), _resource_id(request)
         if request.method == "DELETE":
-            await run_in_threadpool(leader.give_up_collection, *ids)
+            taken = request.url.query != WHILE_WAITING
+            await run_in_threadpool(leader.give_up_collection, *ids, taken=taken)
             return Response(status_code=204)
         found = await run_in_threadpool(leader.collection_job, *ids)
         return _representation(request, found, "collection-job-resp")
