@@ -10,7 +10,7 @@ import pytest
 
 from interlock.base.errors import EXIT_USAGE
 from interlock.base.fetch import Unreachable
-from interlock.base.files import NewerFormat
+from interlock.base.files import BadState, NewerFormat, replace
 from interlock.base.settings import BadConfig, Settings
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.storage import postgres
@@ -22,21 +22,36 @@ from tests.unit.test_dap_storage import TASK, report
 SECRET = "a-secret-of-the-operator"
 
 
-def settings(**values: object) -> Settings:
-    return Settings(Path("interlock.toml"), {"serve": {"dir": "leader", **values}})
+def settings(folder: Path, **values: object) -> Settings:
+    """What a configuration file of its owner alone says."""
+    replace(folder / "interlock.toml", b"")
+    return Settings(folder / "interlock.toml", {"serve": {"dir": "leader", **values}})
 
 
-def test_a_store_is_named_by_url_and_its_password_is_shown_nowhere() -> None:
+def test_a_store_is_named_by_url_and_its_password_is_shown_nowhere(tmp_path: Path) -> None:
     url = f"postgresql://leader:{SECRET}@db.example/counts"
-    config = serve_config(settings(store=url, drive=False, patience_seconds=2, keep_days=7))
+    config = serve_config(settings(tmp_path, store=url, drive=False, patience_seconds=2, keep_days=7))
     assert (config.store, config.drive, config.patience_s, config.keep_s) == (url, False, 2, 7 * 86_400)
     assert SECRET not in repr(config)
-    assert serve_config(settings()) == ServeConfig(Path("leader"))
+    assert serve_config(settings(tmp_path)) == ServeConfig(tmp_path / "leader")
     with pytest.raises(BadConfig, match=r"\[serve\] store: is no database") as caught:
-        serve_config(settings(store=f"mysql://leader:{SECRET}@db.example"))
+        serve_config(settings(tmp_path, store=f"mysql://leader:{SECRET}@db.example"))
     assert SECRET not in str(caught.value)
     with pytest.raises(BadConfig, match="keep_days: has to be from 1 to"):
-        serve_config(settings(keep_days=0))
+        serve_config(settings(tmp_path, keep_days=0))
+
+
+@pytest.mark.parametrize("password", [f"leader:{SECRET}@db.example/counts", f"db.example/counts?password={SECRET}"])
+def test_a_password_is_read_from_no_file_that_others_read_and_a_url_without_one_is(
+    tmp_path: Path, password: str
+) -> None:
+    known, plain = settings(tmp_path, store=f"postgresql://{password}"), "postgresql://leader@db.example/counts"
+    assert serve_config(known).store
+    (tmp_path / "interlock.toml").chmod(0o640)
+    with pytest.raises(BadState, match="can be read by others") as caught:
+        serve_config(known)
+    assert SECRET not in str(caught.value)
+    assert serve_config(Settings(known.path, {"serve": {"dir": "leader", "store": plain}})).store == plain
 
 
 def test_without_psycopg_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
