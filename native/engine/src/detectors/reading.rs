@@ -140,18 +140,16 @@ pub fn next_byte(text: &[u8], from: usize, is: impl Fn(u8) -> bool) -> Option<us
     None
 }
 
-/// The next character from a place on that nobody sees and that would split a number or a key: where it begins and
-/// ends.
+/// Whether a character stands in the text that nobody sees and that would split a number or a key.
 #[must_use]
 #[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
-pub fn next_hidden(text: &[u8], from: usize) -> Option<(usize, usize)> {
+pub fn hides_within(text: &[u8]) -> bool {
     let begins = |one: u8, two: u8| {
         (one == 0xe2) & (two | 1 == 0x81)
             | (one == 0xef) & (two == 0xbb)
             | (one == 0xc2) & (two == 0xad)
     };
-    let (at, _) = UNSEEN.next_rare(text, from, begins)?;
-    Some((at, at + text.get(at).map_or(1, |first| width(*first))))
+    UNSEEN.next_rare(text, 0, begins).is_some()
 }
 
 /// The characters that nobody sees and that would split a number or a key.

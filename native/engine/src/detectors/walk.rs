@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::context::Context;
-use crate::detectors::reading::next_hidden;
+use crate::detectors::reading::hides_within;
 use crate::detectors::Said;
 use crate::edits::Edit;
 use crate::plan::Verdict;
@@ -105,22 +105,11 @@ fn walk<'v>(value: &'v Value<'_>, place: &Place<'_>, key: &'v str, see: See<'_, 
 /// The text without characters that nobody sees and that would split a number or a key.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let next = |from| next_hidden(text.as_bytes(), from);
-    if text.is_ascii() {
+    let hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}');
+    if text.is_ascii() || !hides_within(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
-    let Some(first) = next(0) else {
-        return Cow::Borrowed(text);
-    };
-    let mut out = String::with_capacity(text.len());
-    let (mut copied, mut hidden) = (0, Some(first));
-    while let Some((start, end)) = hidden {
-        out.push_str(text.get(copied..start).unwrap_or(""));
-        copied = end;
-        hidden = next(end);
-    }
-    out.push_str(text.get(copied..).unwrap_or(""));
-    Cow::Owned(out)
+    Cow::Owned(text.chars().filter(|c| !hidden(*c)).collect())
 }
 
 /// The rewrite that masks what `find` finds in an event's values, or nothing where it finds nothing.
