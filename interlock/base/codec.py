@@ -16,6 +16,7 @@ from interlock.base.errors import InterlockError
 __all__ = ["Malformed", "Reader", "Writer", "decode"]
 
 T = TypeVar("T")
+_number = int.from_bytes
 
 
 class Malformed(InterlockError):
@@ -31,9 +32,10 @@ class Writer:
         self._parts: list[bytes] = []
 
     def _uint(self, value: int, size: int) -> Writer:
-        if not 0 <= value < 1 << (8 * size):
-            raise ValueError(f"{value} does not fit {8 * size} bits")
-        self._parts.append(value.to_bytes(size, "big"))
+        try:
+            self._parts.append(int.to_bytes(value, size, "big"))
+        except OverflowError:
+            raise ValueError(f"{value} does not fit {8 * size} bits") from None
         return self
 
     def u8(self, value: int) -> Writer:
@@ -58,13 +60,13 @@ class Writer:
         return self.raw(data)
 
     def opaque8(self, data: bytes) -> Writer:
-        return self.u8(len(data)).raw(data)
+        return self._uint(len(data), 1).raw(data)
 
     def opaque16(self, data: bytes) -> Writer:
-        return self.u16(len(data)).raw(data)
+        return self._uint(len(data), 2).raw(data)
 
     def opaque32(self, data: bytes) -> Writer:
-        return self.u32(len(data)).raw(data)
+        return self._uint(len(data), 4).raw(data)
 
     def done(self) -> bytes:
         return b"".join(self._parts)
@@ -78,49 +80,67 @@ class Reader:
 
     def __init__(self, data: bytes, what: str = "message") -> None:
         self._data = bytes(data)
+        self._size = len(self._data)
         self._at = 0
         self._what = what
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
-        end = self._at + size
-        if end > len(self._data):
-            raise Malformed(f"{self._what} ends {end - len(self._data)} bytes early")
-        data, self._at = self._data[self._at : end], end
-        return data
-
-    def _uint(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big")
+        start, end = self._at, self._at + size
+        if end > self._size:
+            raise self._early(end)
+        self._at = end
+        return self._data[start:end]
 
     def u8(self) -> int:
-        return self._uint(1)
+        return _number(self.take(1), "big")
 
     def u16(self) -> int:
-        return self._uint(2)
+        return _number(self.take(2), "big")
 
     def u32(self) -> int:
-        return self._uint(4)
+        return _number(self.take(4), "big")
 
     def u64(self) -> int:
-        return self._uint(8)
+        return _number(self.take(8), "big")
 
     def opaque8(self, *, least: int = 0) -> bytes:
-        return self._vector(self.u8(), least)
+        return self._vector(1, least)
 
     def opaque16(self, *, least: int = 0) -> bytes:
-        return self._vector(self.u16(), least)
+        return self._vector(2, least)
 
     def opaque32(self, *, least: int = 0) -> bytes:
-        return self._vector(self.u32(), least)
+        return self._vector(4, least)
 
-    def _vector(self, size: int, least: int) -> bytes:
+    def _vector(self, width: int, least: int) -> bytes:
+        start = self._at + width
+        if start > self._size:
+            raise self._early(start)
+        size = _number(self._data[self._at : start], "big")
         if size < least:
             raise Malformed(f"{self._what} has a vector of {size} bytes where at least {least} belong")
-        return self.take(size)
+        end = start + size
+        if end > self._size:
+            raise self._early(end)
+        self._at = end
+        return self._data[start:end]
+
+    def _early(self, end: int) -> Malformed:
+        return Malformed(f"{self._what} ends {end - self._size} bytes early")
+
+    @property
+    def at(self) -> int:
+        """How many bytes were read."""
+        return self._at
+
+    def span(self, start: int) -> tuple[bytes, int, int]:
+        """Where what was read since byte `start` stands: the whole message, its start, its end."""
+        return self._data, start, self._at
 
     @property
     def left(self) -> int:
-        return len(self._data) - self._at
+        return self._size - self._at
 
     def rest(self) -> bytes:
         return self.take(self.left)
@@ -128,7 +148,7 @@ class Reader:
     def many(self, read: Callable[[Reader], T], *, most: int | None = None) -> list[T]:
         """Read values up to the end of the message; with `most`, no more of them, however small each is."""
         values: list[T] = []
-        while self.left:
+        while self._at < self._size:
             if len(values) == most:
                 raise Malformed(f"{self._what} has more than {most} parts")
             values.append(read(self))

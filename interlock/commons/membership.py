@@ -250,9 +250,10 @@ def owed_by(
 
 def _parts(r: Reader) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """The credential whole and in parts (prefix, key, issuer's signature), and the signature over the report."""
+    start = r.at
     prefix, public, signature = r.opaque8(), r.take(_KEY_SIZE), r.opaque16()
-    credential = Writer().opaque8(prefix).fixed(public, _KEY_SIZE).opaque16(signature).done()
-    return credential, prefix, public, signature, r.take(_SIGNATURE)
+    whole, start, end = r.span(start)
+    return whole[start:end], prefix, public, signature, r.take(_SIGNATURE)
 
 
 def _report_id(credential: bytes) -> bytes:

@@ -24,6 +24,7 @@ from interlock.dap.messages import (
     Message,
     ReportMetadata,
     TaskConfiguration,
+    Verbatim,
     joined,
     write_all,
 )
@@ -71,18 +72,18 @@ class ReportShare(Message):
 
 
 @dataclass(frozen=True)
-class VerifyInit(Message):
+class VerifyInit(Verbatim):
     """A report share with the leader's first message of its verification."""
 
     share: ReportShare
     payload: bytes = field(repr=False)
 
-    def write(self, w: Writer) -> None:
+    def write_parts(self, w: Writer) -> None:
         self.share.write(w)
         w.opaque32(self.payload)
 
     @classmethod
-    def read(cls, r: Reader) -> Self:
+    def read_parts(cls, r: Reader) -> Self:
         return cls(ReportShare.read(r), r.opaque32(least=1))
 
 

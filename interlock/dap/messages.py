@@ -44,6 +44,7 @@ __all__ = [
     "TaskConfiguration",
     "UploadErrors",
     "UploadRequest",
+    "Verbatim",
     "joined",
     "media_type",
     "message_of",
@@ -122,6 +123,35 @@ class Message(abc.ABC):
     def decode(cls, data: bytes) -> Self:
         """Raises: Malformed."""
         return decode(data, cls.read, cls.__name__)
+
+
+class Verbatim(Message):
+    """A message that is written as it was read, without going through its parts again; it has one spelling.
+
+    Subclasses give `write_parts` and `read_parts`. Its bytes are no field: `dataclasses.replace` makes a message anew.
+    """
+
+    @abc.abstractmethod
+    def write_parts(self, w: Writer) -> None: ...
+
+    @classmethod
+    @abc.abstractmethod
+    def read_parts(cls, r: Reader) -> Self: ...
+
+    def write(self, w: Writer) -> None:
+        span: tuple[bytes, int, int] | None = self.__dict__.get("_span")
+        if span is None:
+            self.write_parts(w)
+        else:
+            whole, start, end = span
+            w.raw(whole[start:end])
+
+    @classmethod
+    def read(cls, r: Reader) -> Self:
+        start = r.at
+        message = cls.read_parts(r)
+        message.__dict__["_span"] = r.span(start)
+        return message
 
 
 def write_all(w: Writer, messages: Iterable[Message]) -> None:
@@ -230,39 +260,39 @@ class HpkeConfigList(Message):
 
 
 @dataclass(frozen=True)
-class HpkeCiphertext(Message):
+class HpkeCiphertext(Verbatim):
     """A sealed message and the id of the key that opens it."""
 
     config_id: int
     enc: bytes = field(repr=False)
     payload: bytes = field(repr=False)
 
-    def write(self, w: Writer) -> None:
+    def write_parts(self, w: Writer) -> None:
         w.u8(self.config_id).opaque16(self.enc).opaque32(self.payload)
 
     @classmethod
-    def read(cls, r: Reader) -> Self:
+    def read_parts(cls, r: Reader) -> Self:
         return cls(r.u8(), r.opaque16(least=1), r.opaque32(least=1))
 
 
 @dataclass(frozen=True)
-class ReportMetadata(Message):
+class ReportMetadata(Verbatim):
     """What is public of a report: its 16-byte id, its time, its public extensions."""
 
     report_id: bytes
     time: int
     extensions: tuple[Extension, ...] = ()
 
-    def write(self, w: Writer) -> None:
+    def write_parts(self, w: Writer) -> None:
         w.fixed(self.report_id, REPORT_ID_SIZE).u64(self.time).opaque16(joined(self.extensions))
 
     @classmethod
-    def read(cls, r: Reader) -> Self:
+    def read_parts(cls, r: Reader) -> Self:
         return cls(r.take(REPORT_ID_SIZE), r.u64(), Extension.read_list(r))
 
 
 @dataclass(frozen=True)
-class Report(Message):
+class Report(Verbatim):
     """One client's report: public share, and a sealed input share for each aggregator."""
 
     metadata: ReportMetadata
@@ -270,14 +300,14 @@ class Report(Message):
     leader_share: HpkeCiphertext
     helper_share: HpkeCiphertext
 
-    def write(self, w: Writer) -> None:
+    def write_parts(self, w: Writer) -> None:
         self.metadata.write(w)
         w.opaque32(self.public_share)
         self.leader_share.write(w)
         self.helper_share.write(w)
 
     @classmethod
-    def read(cls, r: Reader) -> Self:
+    def read_parts(cls, r: Reader) -> Self:
         return cls(ReportMetadata.read(r), r.opaque32(), HpkeCiphertext.read(r), HpkeCiphertext.read(r))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -38,6 +38,15 @@ LENGTH = 16
 PRECISION = 3600
 VDAF_CONFIG = LENGTH.to_bytes(4, "big") + (1).to_bytes(8, "big") + (4).to_bytes(4, "big")
 VDAF = prio3_of_config(3, VDAF_CONFIG)
+
+
+def anew(value: Any) -> Any:
+    """The same value without the bytes that it was read of, so that its parts are written."""
+    if isinstance(value, tuple):
+        return tuple(anew(each) for each in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return type(value)(*(anew(getattr(value, each.name)) for each in fields(value)))
 
 
 def vdaf_of(task: Task) -> VdafBackend:

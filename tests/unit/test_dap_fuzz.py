@@ -17,16 +17,17 @@ from hypothesis import strategies as st
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
-from interlock.dap import fates, jobs, messages, repair
+from interlock.dap import fates, jobs, messages, noise, repair
 from interlock.dap.drafts import DRAFTS, Draft
 from interlock.dap.problems import problem_type
 from interlock.dap.shares import new_key
 from interlock.dap.task import AggregatorTask, task_of
 from interlock.dap.taskfile import dump_client_task, dump_keys, dump_task, load_client_task, load_keys, load_task
 from interlock.dap.transport import Reply, checked, place_of
-from tests.unit.dap_world import World, bits, configuration
+from tests.unit.dap_world import World, anew, bits, configuration
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "dap"
+MODULES: Final = (messages, jobs, repair, fates, noise)
 KEY = new_key(1, secrets.token_bytes)
 
 
@@ -45,11 +46,11 @@ GOLDEN: Final = _golden()
 
 def decoded(message: str, draft: Draft, data: bytes) -> bytes:
     """A message, decoded and encoded again. Raises: Malformed."""
-    kind: Any = next(getattr(module, message) for module in (messages, jobs, repair, fates) if hasattr(module, message))
+    kind: Any = next(getattr(module, message) for module in MODULES if hasattr(module, message))
     if message in ("UploadErrors", "AggregationJobResp"):
         again: bytes = kind.decode(data, draft).encode(draft)
     else:
-        again = kind.decode(data).encode()
+        again = anew(kind.decode(data)).encode()
     return again
 
 

@@ -12,6 +12,7 @@ from interlock.base.codec import Malformed
 from interlock.dap import fates, jobs, messages, repair
 from interlock.dap.drafts import DAP_18, ReportError, Role
 from interlock.dap.problems import DapProblem, ProblemType, from_b64url, problem_type, to_b64url
+from tests.unit.dap_world import anew
 
 u8, u16, u32, u64 = (st.integers(0, 2**n - 1) for n in (8, 16, 32, 64))
 some = st.binary(min_size=1, max_size=40)
@@ -129,7 +130,7 @@ def test_bytes_decode_to_what_encodes_to_them_or_are_malformed(kind: Any, data: 
         value = kind.decode(raw)
     except Malformed:
         return
-    assert value.encode() == raw
+    assert value.encode() == raw == anew(value).encode()
 
 
 @kinds
@@ -144,7 +145,7 @@ def test_a_damaged_message_decodes_to_itself_or_is_malformed(kind: Any, data: st
             value = kind.decode(damaged)
         except Malformed:
             continue
-        assert value.encode() == damaged
+        assert value.encode() == damaged == anew(value).encode()
 
 
 def test_every_message_of_the_modules_is_in_this_test() -> None:
@@ -152,7 +153,8 @@ def test_every_message_of_the_modules_is_in_this_test() -> None:
         named = {getattr(module, n) for n in module.__all__}
         return {c for c in named if isinstance(c, type) and hasattr(c, "decode")}
 
-    assert public(messages) | public(jobs) | public(repair) | public(fates) == set(EVERY) | {messages.Message}
+    found = public(messages) | public(jobs) | public(repair) | public(fates)
+    assert found == set(EVERY) | {messages.Message, messages.Verbatim}
 
 
 def test_a_report_has_the_layout_of_the_draft() -> None:

@@ -6,6 +6,7 @@ the other still turns down. It fills dap.membership.Admit: signatures are named 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ class Admission:
     def __call__(self, task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
         if task.membership is None:
             return ()
-        proof, wanted = proof_in(metadata), _wanted(task)
+        proof, wanted = proof_in(metadata), _wanted(task.membership)
         if task.time_of(self._clock.now_us()) - metadata.time > BACKLOG_MOST:
             raise NotAdmitted("report is older than members report")
         keys = self._keys(wanted.task, metadata.time)
@@ -94,8 +95,10 @@ def demand_owner(task: Task, report_id: bytes, proof: bytes) -> None:
         raise NotAdmitted(e.what) from None
 
 
-def _wanted(task: Task) -> TaskMembership:
+@functools.lru_cache(maxsize=64)
+def _wanted(membership: bytes) -> TaskMembership:
+    """What a task's membership extension asks for. Raises: NotAdmitted."""
     try:
-        return TaskMembership.decode(task.membership or b"")
+        return TaskMembership.decode(membership)
     except Malformed as e:
         raise NotAdmitted(f"the task's membership extension cannot be read ({e.what})") from None
