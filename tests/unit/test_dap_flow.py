@@ -363,6 +363,20 @@ def test_the_leader_forgets_reports_once_their_batch_is_collected(world: World, 
     assert report.leader_share.payload not in stored
 
 
+@pytest.mark.parametrize("name", ["helper"])
+def test_a_share_that_was_given_out_is_in_no_file_of_a_role_that_goes_on(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    """Not in the write-ahead log either: with the other side's share it would tell the sums without their noise."""
+    three(world)
+    world.drive()
+    share = getattr(world, f"{name}_store").batch(world.task.task_id, world.hour(), VDAF.merge).share
+    files = {path: path.read_bytes() for path in tmp_path.glob(f"{name}.db*")}
+    assert any(share in data for data in files.values())
+    world.collect()
+    assert all(share not in path.read_bytes() for path in files)
+
+
 def test_a_member_has_one_report_an_hour(world: World) -> None:
     assert world.upload(world.report(bits(1)), member="acme") == []
     assert world.upload(world.report(bits(1)), member="acme") == [ReportError.REPORT_DROPPED]

@@ -259,7 +259,9 @@ class HelperTables(AggregatorTables):
             answer = respond(self._merged(selecting(tx), task_id, selection, merge))
             self._close(tx, task_id, selection, share_id)
             self._release(tx, task_id, selection)
-            return _answered(tx, task_id, "aggregate-share", share_id, answer)
+            _answered(tx, task_id, "aggregate-share", share_id, answer)
+        self._scrub()
+        return answer
 
     def repair(
         self,

@@ -51,6 +51,9 @@ class SqlStore(abc.ABC):
     def _read(self, sql: str, *args: object) -> Sequence[Sequence[object]]:
         """One statement, outside of any transaction."""
 
+    def _scrub(self) -> None:  # noqa: B027 - what a server keeps of what was forgotten is its operator's to say
+        """Leave no trace of what was just forgotten, where the file is ours (`Database`)."""
+
     @abc.abstractmethod
     def close(self) -> None: ...
 
