@@ -137,6 +137,7 @@ class Simulation:
     def _to_helper(self, method: str, url: str, media_type: str, body: bytes) -> Reply:
         if self._dead("helper"):
             raise late("the helper does not run")
+        self.tally["taken back"] += method == "DELETE"  # a job of which all is too early, or that was abandoned
         try:
             return self.post(method, url, media_type, body)
         except Killed:
@@ -165,6 +166,7 @@ class Simulation:
             (9, self.revive),
             (12, self.pass_time),
             (3, self.set_clock),
+            (4, self.lag),
             (12, self.sweep),
             (9, self.collect),
         ]
@@ -251,6 +253,11 @@ class Simulation:
     def set_clock(self) -> None:
         self.clocks[self.rng.choice(PARTIES)].off_s = self.rng.choice(STEPS_S)
         self.tally["clock set"] += 1
+
+    def lag(self) -> None:
+        """The helper's clock falls behind, or is right again: what it found too early comes in a later job."""
+        clock = self.clocks["helper"]
+        clock.off_s = 0 if clock.off_s < 0 else -self.rng.choice([900, 2000, HOUR_S, 2 * HOUR_S])
 
     def sweep(self) -> None:
         name = self.rng.choice(["leader", "helper"])

@@ -27,7 +27,16 @@ def histories(kind: str, seeds: range, folder: Path) -> Counter[str]:
 
 def test_sums_are_exact_whatever_happens(tmp_path: Path) -> None:
     tally = histories("sqlite", SEEDS, tmp_path)
-    for what in ("died at a write", "killed", "stalled", "clock set", "swept", "collected", "helper died"):
+    for what in (
+        "died at a write",
+        "killed",
+        "stalled",
+        "clock set",
+        "swept",
+        "collected",
+        "helper died",
+        "taken back",
+    ):
         assert tally[what] > 5, f"{what}: it has to happen for this to say anything"
     assert tally["counted"] > 20 * len(SEEDS)
 
