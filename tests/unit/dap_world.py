@@ -106,10 +106,10 @@ class Post:
     def __call__(self, method: str, url: str, media_type: str = "", body: bytes = b"") -> Reply:
         if method == "DELETE":
             self.deleted.append(url)
-            if "/aggregation_jobs/" in url:
-                job_id = from_b64url(urlsplit(url).path.rsplit("/", 1)[1], 16)
-                self.helper.delete_aggregation_job(self.task_id, job_id or b"")
-            return Reply(204)
+            if "/aggregation_jobs/" not in url:
+                return Reply(204)
+            job_id = from_b64url(urlsplit(url).path.rsplit("/", 1)[1], 16) or b""
+            return _gone(lambda: self.helper.delete_aggregation_job(self.task_id, job_id))
         if method == "GET":
             self.looked.append(url)
             self.before()
@@ -140,6 +140,15 @@ def reply_of(work: Callable[[], Resource], media_type: str) -> Reply:
     except DapProblem as e:
         return Reply(e.status, MEDIA_TYPE, e.document())
     return Reply(201, media_type, found.body, location=urlsplit(found.place).path)
+
+
+def _gone(work: Callable[[], None]) -> Reply:
+    """What DELETE gives."""
+    try:
+        work()
+    except DapProblem as e:
+        return Reply(e.status, MEDIA_TYPE, e.document())
+    return Reply(204)
 
 
 def unreachable() -> None:
@@ -298,11 +307,7 @@ class World:
         return reply_of(lambda: self.leader.collection_job(task_id, job_id), media("collection-job-resp"))
 
     def _delete(self, job_id: bytes, *, taken: bool) -> Reply:
-        try:
-            self.leader.give_up_collection(self.task.task_id, job_id, taken=taken)
-        except DapProblem as e:
-            return Reply(e.status, MEDIA_TYPE, e.document())
-        return Reply(204)
+        return _gone(lambda: self.leader.give_up_collection(self.task.task_id, job_id, taken=taken))
 
 
 def bits(*places: int) -> list[int]:
