@@ -5,6 +5,7 @@ Each step is a stored state and the move out of it, so that after kill -9 a driv
     reports wait          -> gather them into a job: a full one at once, fewer once one of them waits long enough
     a job is gathered     -> open and verify each share, store the exact request
     a job is begun        -> send those bytes; the helper answers the same to the same; commit, done
+                             who finds one begun without states was not there: the same shares give the same states
                              what is too early for the helper goes on into a begun job, for a while (`early`)
     a collection pends    -> when no report of its interval waits or is taken: close it, store the share request;
                              in leader_selected, when a batch is full and verified: that one, the eldest first
@@ -21,8 +22,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from interlock.base.clock import Clock
@@ -61,8 +63,15 @@ from interlock.dap.messages import BATCH_ID_SIZE, Interval, Report
 from interlock.dap.opening import leader_verdicts
 from interlock.dap.problems import DapProblem, ProblemType, to_b64url
 from interlock.dap.repairing import Repairing
-from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share
-from interlock.dap.storage import CollectionJob, CollectionState, JobOrder, LeaderStorage, Lease, LeasedJob
+from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share, sealed_share_again
+from interlock.dap.storage import (
+    CollectionJob,
+    CollectionState,
+    JobOrder,
+    LeaderStorage,
+    Lease,
+    LeasedJob,
+)
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.transport import Exchange
 from interlock.dap.vdaf.ping_pong import leader_continued
@@ -73,6 +82,7 @@ JOB_SIZE: Final = 100  # reports a job, at most
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
 LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
 SPOILT_MOST: Final = 3  # answers that cannot be read, before a job is abandoned
+GONE: Final = b""  # in place of a state
 _Begun = tuple[bytes, bytes] | ReportError  # (VDAF state to keep, message to the helper)
 _log = logging.getLogger(__name__)
 
@@ -89,6 +99,14 @@ class Progress:
     @property
     def idle(self) -> bool:
         return not (self.jobs_made or self.jobs_done or self.collections_moved)
+
+
+@dataclass
+class _Unfinished:
+    """A job that goes back at the end of a pass: when to look at it again, and the states that no store has yet."""
+
+    again_us: int
+    states: Mapping[bytes, tuple[int, bytes]] = field(default_factory=dict, repr=False)
 
 
 class Driver:
@@ -179,7 +197,7 @@ class Driver:
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""
-        task_id, unfinished = held.task.task_id, dict[bytes, int]()  # lease -> when to look again
+        task_id, unfinished = held.task.task_id, dict[bytes, _Unfinished]()  # by lease
         for _ in range(JOBS_A_PASS):
             if self._stopped or not self._storage.gather(task_id, self._order(held.task)):
                 break
@@ -190,21 +208,24 @@ class Driver:
                 job = None if self._stopped else self._storage.lease_job(task_id, lease, self._clock.now_us())
                 if job is None:
                     break
-                unfinished[lease.token] = self._clock.now_us()
+                left = unfinished[lease.token] = _Unfinished(self._clock.now_us())
+                if job.bodies:
+                    job = self._again(held, job) if job.request else self._begin(held, job, lease)
+                    left.states = job.states
                 again_us = self._run_job(held, job, lease)
                 if again_us is None:
                     del unfinished[lease.token]
                     progress.jobs_done += 1
                 else:
-                    unfinished[lease.token] = again_us
+                    left.again_us = again_us
         except Exception:
             self._give_back(task_id, unfinished)
             raise
         self._give_back(task_id, unfinished)
 
-    def _give_back(self, task_id: bytes, leases: Mapping[bytes, int]) -> None:
-        for token, again_us in leases.items():
-            self._storage.release_job(task_id, token, again_us)
+    def _give_back(self, task_id: bytes, leases: Mapping[bytes, _Unfinished]) -> None:
+        for token, left in leases.items():
+            self._storage.release_job(task_id, token, left.again_us, left.states)
 
     def _begin(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> LeasedJob:
         """Open and verify a gathered job's reports; what comes back has no request where it is over or lost."""
@@ -212,7 +233,8 @@ class Driver:
         inits: list[VerifyInit] = []
         states: dict[bytes, tuple[int, bytes]] = {}
         rejected: dict[bytes, ReportError] = {}
-        for report, begun in self._begun(held, [Report.decode(body) for body in job.bodies]):
+        seal = partial(sealed_share, now_us=self._clock.now_us())
+        for report, begun in self._opened(held, map(Report.decode, job.bodies), seal):
             report_id = report.metadata.report_id
             if isinstance(begun, ReportError):
                 rejected[report_id] = begun
@@ -223,20 +245,33 @@ class Driver:
         extensions = job_extensions(job.batch)
         request = AggregationJobInitReq(held.verify_key_id, b"", extensions, tuple(inits)).encode() if inits else b""
         job_id = held.resource_id(AGGREGATION_JOB, request)
-        about = (job_id, request, states, rejected, self._clock.now_us())
+        about = (job_id, request, rejected, self._clock.now_us())
         if not self._storage.begin_job(task.task_id, lease, *about):
             return LeasedJob()
-        return LeasedJob(job_id=job_id, request=request, states=states, batch=job.batch)
+        return LeasedJob((), job_id, request, states, job.batch)
 
-    def _begun(self, held: AggregatorTask, reports: Sequence[Report]) -> list[tuple[Report, _Begun]]:
+    def _again(self, held: AggregatorTask, job: LeasedJob) -> LeasedJob:
+        """A begun job with the states that it had: they follow from its reports, and nobody has them any more.
+
+        The request stays as it was sent, whatever the time is now. Where a key is gone since, so is a state.
+        """
+        reports = {report.metadata.report_id: report for report in map(Report.decode, job.bodies)}
+        sent = [init.share.metadata.report_id for init in AggregationJobInitReq.decode(job.request).inits]
+        begun = self._opened(held, [reports[report_id] for report_id in sent], sealed_share_again)
+        states = {r.metadata.report_id: (r.metadata.time, b[0] if isinstance(b, tuple) else GONE) for r, b in begun}
+        return replace(job, states={report_id: states[report_id] for report_id in sent})
+
+    def _opened(
+        self, held: AggregatorTask, reports: Iterable[Report], seal: Callable[..., SealedShare]
+    ) -> list[tuple[Report, _Begun]]:
         """The reports that are begun, then those that are turned down before."""
-        task, now_us = held.task, self._clock.now_us()
+        task = held.task
         sealed: list[tuple[Report, SealedShare]] = []
         turned_down: list[tuple[Report, _Begun]] = []
         for report in reports:
             about = (report.metadata, report.public_share, report.leader_share)
             try:
-                sealed.append((report, sealed_share(task, self._keys, *about, now_us)))
+                sealed.append((report, seal(task, self._keys, *about)))
             except ReportRejected as e:
                 turned_down.append((report, e.error))
         info = task.draft.input_share_info(Role.LEADER)
@@ -246,8 +281,6 @@ class Driver:
 
     def _run_job(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> int | None:
         """Take a job as far as it goes; when to look again, or None where it is over. Raises: Unreachable, TooLarge."""
-        if job.bodies:
-            job = self._begin(held, job, lease)
         if not job.request:
             return None
         task, found = held.task, Answer(b"")
@@ -313,6 +346,8 @@ class Driver:
 
     def _finished(self, task: Task, state: bytes, response: VerifyResp) -> bytes:
         """The leader's output share of a report. Raises: ReportRejected."""
+        if state == GONE:
+            raise ReportRejected(ReportError.HPKE_UNKNOWN_CONFIG_ID, "the key that the share is sealed to is gone")
         try:
             return leader_continued(self._vdaf(task), task.context, state, response.payload).out_share
         except VdafError as e:

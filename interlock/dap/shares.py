@@ -44,6 +44,7 @@ __all__ = [
     "seal_aggregate_share",
     "seal_input_share",
     "sealed_share",
+    "sealed_share_again",
     "supported",
     "time_error",
 ]
@@ -207,9 +208,28 @@ def sealed_share(
     """
     demand_timely(task, metadata, now_us)
     pair = _pair(keys, sealed, now_us)
+    return _sealed_share(task, pair, metadata, public_share, sealed, inbound, admit())
+
+
+def sealed_share_again(
+    task: Task, keys: KeyRing, metadata: ReportMetadata, public_share: bytes, sealed: HpkeCiphertext
+) -> SealedShare:
+    """A report that was found well before, whatever the time is now. Raises: ReportRejected, where its key is gone."""
+    return _sealed_share(task, _pair(keys, sealed, now_us=0), metadata, public_share, sealed)
+
+
+def _sealed_share(
+    task: Task,
+    pair: hpke.KeyPair,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    sealed: HpkeCiphertext,
+    inbound: bytes = b"",
+    signed: Sequence[Signed] = (),
+) -> SealedShare:
     aad = _input_aad(task, metadata, public_share)
     about = (metadata.report_id, public_share, pair.public, pair.private)
-    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound, admit())
+    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound, signed)
 
 
 def _pair(keys: KeyRing, sealed: HpkeCiphertext, now_us: int) -> hpke.KeyPair:

@@ -43,6 +43,7 @@ from interlock.dap.repair import JobPart, Repair
 __all__ = [
     "LONGEST",
     "NOTHING",
+    "NO_STATES",
     "Accepted",
     "CollectionJob",
     "CollectionState",
@@ -62,6 +63,7 @@ __all__ = [
 
 LONGEST: Final = 5  # how often a lease is doubled
 NOTHING: Final[Mapping[bytes, ReportError]] = MappingProxyType({})
+NO_STATES: Final[Mapping[bytes, tuple[int, bytes]]] = MappingProxyType({})
 Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket, or aggregate shares -> one aggregate share
 
 
@@ -134,7 +136,10 @@ class Lease:
 
 @dataclass(frozen=True)
 class LeasedJob:
-    """A job under a lease. Gathered: `bodies` are its reports. Begun: the exact request, and what it kept of each."""
+    """A job under a lease. Gathered: `bodies` are its reports. Begun: the exact request, and of each report its state.
+
+    A job that was begun and not put off since has its bodies, and no states yet: they follow from the bodies.
+    """
 
     bodies: tuple[bytes, ...] = field(default=(), repr=False)
     job_id: bytes = b""
@@ -277,8 +282,13 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def free_jobs(self, owner: str) -> None:
         """Give back what an owner leased before; for one that starts again under its own name."""
 
-    def release_job(self, task_id: bytes, token: bytes, again_us: int) -> None:
-        """Give a leased job back, to be taken again from `again_us` on."""
+    def release_job(
+        self, task_id: bytes, token: bytes, again_us: int, states: Mapping[bytes, tuple[int, bytes]] = NO_STATES
+    ) -> None:
+        """Give a leased job back, to be taken again from `again_us` on; with `states`, in place of its bodies.
+
+        So a job that waits long for its helper needs no key that its reports are sealed to.
+        """
 
     def begin_job(
         self,
@@ -286,11 +296,10 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
         lease: Lease,
         job_id: bytes,
         request: bytes,
-        states: Mapping[bytes, tuple[int, bytes]],
         rejected: Mapping[bytes, ReportError],
         now_us: int,
     ) -> bool:
-        """Store a gathered job's request and states, and turn reports down; with no state left, the job is over.
+        """Store a gathered job's request, and turn reports down; with no report left in a request, the job is over.
 
         The lease begins anew. False, and nothing changed, where it was lost.
         """

@@ -263,8 +263,7 @@ def test_reports_of_a_job_that_lie_outside_of_the_batch_are_not_turned_down(lead
 def from_two_hours(leader: Leading, new: list[NewReport]) -> None:
     assert leader.gather(TASK, order())
     taken(leader)
-    states = {r.report_id: (r.time, b"state") for r in new}
-    assert leader.begin_job(TASK, lease(), b"j" * 16, b"request", states, {}, 0)
+    assert leader.begin_job(TASK, lease(), b"j" * 16, b"request", {}, 0)
     both = [*outs(1, bucket=5), *outs(2, bucket=6)]
     assert leader.finish_job(TASK, b"a" * 16, both, {}, added)
 

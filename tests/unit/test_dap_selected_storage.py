@@ -58,7 +58,7 @@ def ran(leader: Leading, batch: bytes = FIRST, *, drop: int = 0, token: bytes = 
     assert job is not None
     found = ids(job)
     job_id = found[0]
-    assert leader.begin_job(TASK, lease(token), job_id, b"request", dict.fromkeys(found, (5, b"state")), {}, 0)
+    assert leader.begin_job(TASK, lease(token), job_id, b"request", {}, 0)
     rejected = dict.fromkeys(found[:drop], NEVER)
     assert leader.finish_job(TASK, token * 16, outs(found[drop:], job.batch), rejected, added)
     return job
@@ -85,8 +85,7 @@ def test_a_batch_may_be_of_any_times_and_knows_the_first_and_the_last(leader: Le
     ran(leader)
     job = leader.gather(TASK, order()) and leader.lease_job(TASK, lease(), 0)
     assert isinstance(job, LeasedJob)
-    states = dict.fromkeys(ids(job), (700, b"state"))
-    leader.begin_job(TASK, lease(), b"j" * 16, b"request", states, {}, 0)
+    leader.begin_job(TASK, lease(), b"j" * 16, b"request", {}, 0)
     leader.finish_job(TASK, b"a" * 16, outs(ids(job), FIRST, 700), {}, added)
     batch = leader.batch(TASK, BatchId(FIRST), added)
     assert (batch.first, batch.last, batch.count) == (5, 700, 3)
@@ -110,10 +109,10 @@ def test_a_job_that_comes_to_nothing_leaves_all_its_places(leader: Leading, way:
     job = leader.lease_job(TASK, lease(), 0)
     assert job is not None
     if way == "abandoned":
-        assert leader.begin_job(TASK, lease(), b"j" * 16, b"r", {ids(job)[0]: (5, b"s")}, {ids(job)[1]: NEVER}, 0)
+        assert leader.begin_job(TASK, lease(), b"j" * 16, b"r", {ids(job)[1]: NEVER}, 0)
         assert leader.abandon_job(TASK, b"a" * 16, NEVER)
     else:
-        assert leader.begin_job(TASK, lease(), b"", b"", {}, dict.fromkeys(ids(job), NEVER), 0)
+        assert leader.begin_job(TASK, lease(), b"", b"", dict.fromkeys(ids(job), NEVER), 0)
     leader.add_reports(TASK, [report(n) for n in (10, 11, 12)], 0)
     ran(leader, SECOND)
     assert ran(leader, SECOND).batch == FIRST
@@ -192,7 +191,7 @@ def test_a_batch_is_closed_whole_with_nothing_under_way_and_its_shares_go_when_i
     assert leader.freeze(TASK, job.job_id, said) is None, "it is full, and one of it is under way"
     leased = leader.lease_job(TASK, lease(), 0)
     assert leased is not None
-    leader.begin_job(TASK, lease(), b"j" * 16, b"request", {ids(leased)[0]: (5, b"state")}, {}, 0)
+    leader.begin_job(TASK, lease(), b"j" * 16, b"request", {}, 0)
     assert leader.freeze(TASK, job.job_id, said) is None
     leader.finish_job(TASK, b"a" * 16, outs(ids(leased), FIRST), {}, added)
     seen: list[Selection] = []
@@ -315,7 +314,7 @@ class History:
         kept = [i for i in found if self.rng.random() < 0.9]
         states = dict.fromkeys(kept, (5, b"state"))
         dropped = {i: NEVER for i in found if i not in kept}
-        assert self.leader.begin_job(TASK, lease(token), found[0], b"request", states, dropped, 0)
+        assert self.leader.begin_job(TASK, lease(token), found[0], b"request", dropped, 0)
         if kept:
             self.jobs[token] = LeasedJob(states=states, batch=job.batch)
 

@@ -52,9 +52,8 @@ def taken(leader: Leading, token: bytes = b"a", now_us: int = 0, owner: str = "w
     return job
 
 
-def begun(leader: Leading, job: LeasedJob, token: bytes = b"a", bucket: int = 5, job_id: bytes = b"") -> bool:
-    states = {_id_in(body): (bucket, b"state") for body in job.bodies}
-    return leader.begin_job(TASK, lease(token), job_id or token * 16, b"request", states, {}, 0)
+def begun(leader: Leading, token: bytes = b"a", job_id: bytes = b"") -> bool:
+    return leader.begin_job(TASK, lease(token), job_id or token * 16, b"request", {}, 0)
 
 
 def _id_in(body: bytes) -> bytes:
@@ -70,7 +69,8 @@ def aggregated(leader: Leading, count: int, bucket: int = 5, token: bytes = b"a"
     new = [report(first + i, bucket) for i in range(count)]
     assert set(leader.add_reports(TASK, new, 0)) == {Accepted.STORED}
     assert leader.gather(TASK, order())
-    assert begun(leader, taken(leader, token), token, bucket, token * 8 + bucket.to_bytes(8, "big"))
+    taken(leader, token)
+    assert begun(leader, token, token * 8 + bucket.to_bytes(8, "big"))
     assert leader.finish_job(TASK, token * 16, outs(*range(first, first + count), bucket=bucket), {}, added)
 
 
@@ -103,9 +103,8 @@ def test_a_member_has_one_report_a_bucket_until_it_drops_out(leader: Leading) ->
     assert leader.add_reports(TASK, given, 0) == [stored, Accepted.SECOND, stored, stored]
     assert leader.gather(TASK, order())
     job = taken(leader)
-    states = {report(n).report_id: (5, b"state") for n in (3, 4)}
     assert leader.begin_job(
-        TASK, lease(), b"j" * 16, b"request", states, {report(1).report_id: ReportError.VDAF_VERIFY_ERROR}, 0
+        TASK, lease(), b"j" * 16, b"request", {report(1).report_id: ReportError.VDAF_VERIFY_ERROR}, 0
     )
     assert len(job.bodies) == 3
     assert leader.add_reports(TASK, [report(2, member="acme")], 0) == [Accepted.STORED]
@@ -169,12 +168,28 @@ def test_each_job_is_leased_to_one_worker_and_what_is_begun_goes_on_with_the_sam
     first, second = taken(leader, b"a"), taken(leader, b"b")
     assert {len(first.bodies), len(second.bodies)} == {2}
     assert leader.lease_job(TASK, lease(b"c"), 0) is None
-    assert begun(leader, first)
+    assert begun(leader)
     leader.release_job(TASK, b"a" * 16, 7)
     assert leader.lease_job(TASK, lease(b"c"), 6) is None, "it was given back for later"
     again = taken(leader, b"c", 7)
-    assert (again.bodies, again.job_id, again.request) == ((), b"a" * 16, b"request")
-    assert list(again.states.values()) == [(5, b"state")] * 2
+    assert again == LeasedJob(first.bodies, b"a" * 16, b"request")
+
+
+def test_a_job_that_is_put_off_has_its_states_in_place_of_its_bodies(leader: Leading) -> None:
+    leader.add_reports(TASK, reports(3), 0)
+    leader.gather(TASK, order())
+    taken(leader)
+    assert leader.begin_job(TASK, lease(), b"j" * 16, b"request", {report(2).report_id: ReportError.REPORT_DROPPED}, 0)
+    leader.release_job(TASK, b"b" * 16, 7, {report(0).report_id: (5, b"of a ghost")})
+    leader.release_job(TASK, b"a" * 16, 7)
+    left = taken(leader, b"b", 7)
+    assert (left.bodies, dict(left.states)) == ((b"body of 0", b"body of 1"), {})
+    states = {report(n).report_id: (5, b"state of %d" % n) for n in (0, 1)}
+    leader.release_job(TASK, b"b" * 16, 7, states)
+    for token in (b"c", b"d"):
+        assert taken(leader, token, 7) == LeasedJob((), b"j" * 16, b"request", states)
+        leader.release_job(TASK, token * 16, 7)
+    assert leader.add_reports(TASK, reports(3), 0) == [Accepted.SAME] * 3
 
 
 def test_a_dead_workers_job_is_taken_over_and_its_ghost_commits_nothing(leader: Leading) -> None:
@@ -184,8 +199,8 @@ def test_a_dead_workers_job_is_taken_over_and_its_ghost_commits_nothing(leader: 
     assert leader.lease_job(TASK, lease(b"b"), 60 * US - 1) is None
     heir = taken(leader, b"b", 60 * US)
     assert heir == ghost
-    assert not begun(leader, ghost, b"a"), "a ghost begins nothing"
-    assert begun(leader, heir, b"b")
+    assert not begun(leader, b"a"), "a ghost begins nothing"
+    assert begun(leader, b"b")
     assert not leader.finish_job(TASK, b"a" * 16, outs(0, 1, 2), {}, added)
     assert not leader.abandon_job(TASK, b"a" * 16, ReportError.REPORT_DROPPED)
     leader.release_job(TASK, b"a" * 16, 0)
@@ -204,8 +219,8 @@ def test_a_lease_that_was_too_short_is_longer_the_next_time(leader: Leading) -> 
         taken(leader, b"a", now_us)
         assert leader.lease_job(TASK, lease(b"b"), now_us + length * US - 1) is None
         now_us += length * US
-    job = taken(leader, b"a", now_us)
-    assert leader.begin_job(TASK, lease(), b"j" * 16, b"request", {_id_in(job.bodies[0]): (5, b"s")}, {}, now_us)
+    taken(leader, b"a", now_us)
+    assert leader.begin_job(TASK, lease(), b"j" * 16, b"request", {}, now_us)
     assert leader.lease_job(TASK, lease(b"b"), now_us + 480 * US - 1) is None, "and begins anew with the second step"
 
 
@@ -214,7 +229,7 @@ def test_a_lease_that_was_taken_by_a_clock_far_ahead_holds_no_longer(leader: Lea
     leader.gather(TASK, order())
     taken(leader, b"a", 86_400 * US)
     taken(leader, b"b", 0)
-    assert not begun(leader, LeasedJob((b"body of 0",)), b"a")
+    assert not begun(leader, b"a")
 
 
 def test_a_worker_that_starts_again_has_its_jobs_back_at_once(leader: Leading) -> None:
@@ -254,7 +269,7 @@ def test_a_job_of_which_no_report_is_left_is_over(leader: Leading) -> None:
     leader.gather(TASK, order())
     taken(leader)
     refused = {report(0).report_id: ReportError.HPKE_DECRYPT_ERROR}
-    assert leader.begin_job(TASK, lease(), b"", b"", {}, refused, 0)
+    assert leader.begin_job(TASK, lease(), b"", b"", refused, 0)
     assert leader.lease_job(TASK, lease(b"b"), 1 << 60) is None
     assert leader.states(TASK).rejected == 1
 
@@ -326,7 +341,8 @@ def test_a_batch_is_frozen_only_once_nothing_of_it_is_under_way(leader: Leading)
     assert leader.freeze(TASK, b"c" * 16, said) is None, "one waits"
     leader.gather(TASK, order())
     assert leader.freeze(TASK, b"c" * 16, said) is None, "it is gathered"
-    begun(leader, taken(leader, b"b"), b"b")
+    taken(leader, b"b")
+    begun(leader, b"b")
     assert leader.freeze(TASK, b"c" * 16, said) is None, "it is begun"
     leader.finish_job(TASK, b"b" * 16, outs(9), {}, added)
     assert leader.freeze(TASK, b"c" * 16, said) == b"3"

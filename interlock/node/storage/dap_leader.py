@@ -1,9 +1,9 @@
 """The leader's store: reports on their way into jobs, jobs on their way to the helper, collections.
 
-A report's body stays until its job is begun, and its VDAF state until the job is over; then both are forgotten. Of a
-report remain its id, its digest (so that a late retry is known for one) and what became of it. Reports are in the
-order of their arrival (`seq`), bodies apart from what changes, and a job holds the numbers of its reports, so that a
-job costs the same however many reports there are.
+A report's body stays until its job is over, or is put off with the VDAF states that follow from the bodies; then it is
+forgotten. Of a report remain its id, its digest (so that a late retry is known for one) and what became of it. Reports
+are in the order of their arrival (`seq`), bodies apart from what changes, and a job holds the numbers of its reports,
+so that a job costs the same however many reports there are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
 from interlock.dap.storage import (
     LONGEST,
+    NO_STATES,
     NOTHING,
     Accepted,
     CollectionJob,
@@ -33,6 +34,7 @@ from interlock.dap.storage import (
     ReportStates,
 )
 from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
+from interlock.node.storage.dap_bodies import bodies_of, forget_bodies
 from interlock.node.storage.dap_fates import LEADER_FATES, LeaderFates, reject, reject_all
 from interlock.node.storage.dap_later import JOB_COLUMNS, put_off
 from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS
@@ -153,19 +155,26 @@ class LeaderTables(LeaderFates):
             tx.execute(take, (lease.token, lease.owner, lease.until(now_us, before), seq))
             job = tx.execute("SELECT state, id, members, request, kept, batch FROM jobs WHERE seq = ?", (seq,))
             state, job_id, members, request, kept, batch = job.fetchone() or ()
-            if state == "gathered":
-                return LeasedJob(_bodies(tx, unpacked(as_bytes(members))), batch=as_bytes(batch))
             states = unpacked_states(as_bytes(kept))
-            return LeasedJob((), as_bytes(job_id), as_bytes(request), states, as_bytes(batch))
+            bodies = () if states else bodies_of(tx, unpacked(as_bytes(members)))
+            if state == "gathered":
+                return LeasedJob(bodies, batch=as_bytes(batch))
+            return LeasedJob(bodies, as_bytes(job_id), as_bytes(request), states, as_bytes(batch))
 
     def free_jobs(self, owner: str) -> None:
         with self._write() as tx:
             tx.execute(f"UPDATE jobs SET token = ?, until = 0 WHERE owner = ? AND {_OPEN}", (b"", owner))
 
-    def release_job(self, task_id: bytes, token: bytes, again_us: int) -> None:
-        sql = f"UPDATE jobs SET token = ?, until = ?, attempts = 0 WHERE task = ? AND token = ? AND {_OPEN}"
+    def release_job(
+        self, task_id: bytes, token: bytes, again_us: int, states: Mapping[bytes, tuple[int, bytes]] = NO_STATES
+    ) -> None:
+        free = f"UPDATE jobs SET token = ?, until = ?, attempts = 0 WHERE task = ? AND token = ? AND {_OPEN}"
+        keep = f"UPDATE jobs SET kept = ? WHERE task = ? AND token = ? AND {_OPEN} RETURNING members"
         with self._write() as tx:
-            tx.execute(sql, (b"", again_us, task_id, token))
+            if states:
+                row = tx.execute(keep, (packed_states(states), task_id, token)).fetchone()
+                forget_bodies(tx, unpacked(as_bytes(row[0])) if row else ())
+            tx.execute(free, (b"", again_us, task_id, token))
 
     def begin_job(
         self,
@@ -173,26 +182,24 @@ class LeaderTables(LeaderFates):
         lease: Lease,
         job_id: bytes,
         request: bytes,
-        states: Mapping[bytes, tuple[int, bytes]],
         rejected: Mapping[bytes, ReportError],
         now_us: int,
     ) -> bool:
         find = (
-            "SELECT seq, attempts, members, batch FROM jobs"
+            "SELECT seq, attempts, batch FROM jobs"
             f" WHERE task = ? AND token = ? AND {_OPEN} AND state = 'gathered'{self.FOR_UPDATE}"
         )
-        begin = "UPDATE jobs SET state = ?, id = ?, request = ?, kept = ?, until = ? WHERE seq = ?"
+        begin = "UPDATE jobs SET state = ?, id = ?, request = ?, until = ? WHERE seq = ?"
+        down = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM reports WHERE task = ? AND id IN ({}))"
         with self._write() as tx:
             row = tx.execute(find, (task_id, lease.token)).fetchone()
             if row is None:
                 return False
             until = lease.until(now_us, as_int(row[1]) - 1)
-            state = "begun" if states else "abandoned"
-            # first, so that what is kept goes into the pages of what is not
-            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", unpacked(as_bytes(row[2])))
-            tx.execute(begin, (state, job_id, request, packed_states(states), until, row[0]))
+            tx.execute(begin, ("begun" if request else "abandoned", job_id, request, until, row[0]))
             turned_down = reject(tx, task_id, rejected, Role.LEADER, Step.INIT)
-            leave(tx, task_id, as_bytes(row[3]), turned_down)
+            of_values(tx, down, rejected, [task_id])
+            leave(tx, task_id, as_bytes(row[2]), turned_down)
             return True
 
     def finish_job(
@@ -212,6 +219,7 @@ class LeaderTables(LeaderFates):
             job = _end_job(tx, task_id, token, "done", "AND state = 'begun'")
             if job is None:
                 return False
+            forget_bodies(tx, job[1])
             # A batch is closed only once no report of it is under way; one that is closed all the same gets none.
             refused = self._refused(tx, task_id, outs)
             late = {key: error for key, error in refused.items() if error is ReportError.BATCH_COLLECTED}
@@ -230,7 +238,7 @@ class LeaderTables(LeaderFates):
                 return False
             left = of_values(tx, "SELECT seq FROM reports WHERE state = 'taken' AND seq IN ({})", job[1])
             reject_all(tx, job[1], error)
-            of_values(tx, "DELETE FROM bodies WHERE seq IN ({})", job[1])
+            forget_bodies(tx, job[1])
             leave(tx, task_id, job[2], len(left))
             return True
 
@@ -304,7 +312,8 @@ class LeaderTables(LeaderFates):
             self._release(tx, task_id, job.selection)
             if isinstance(job.selection, BatchId):
                 tx.execute("DELETE FROM batches WHERE task = ? AND id = ?", (task_id, job.selection.id))
-            return True
+        self._scrub()
+        return True
 
     def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
         sql = "UPDATE collections SET state = 'failed', problem = ?, detail = ? WHERE task = ? AND id = ? AND state = ?"
@@ -387,11 +396,6 @@ def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times:
         return tx.execute(sql, (task_id,)).fetchone() is not None
     sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending' AND start <= ? AND stop > ?"
     return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
-
-
-def _bodies(tx: Tx, members: Sequence[int]) -> tuple[bytes, ...]:
-    rows = of_values(tx, "SELECT seq, body FROM bodies WHERE seq IN ({})", members)
-    return tuple(as_bytes(row[1]) for row in sorted(rows, key=lambda row: as_int(row[0])))
 
 
 def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> tuple[bytes, list[int], bytes] | None:
