@@ -24,7 +24,7 @@ from interlock.base.files import (
     file_lock,
     os_reason,
     private_dir,
-    read_bounded,
+    read_private,
     replace,
     stamped,
     sync_dir,
@@ -304,8 +304,11 @@ def _checker(path: Path, key: bytes | str | os.PathLike[str] | Checker | None) -
 
 
 def _given_key(path: Path) -> bytes:
-    """The key of a file that somebody names: one of ours, or what a program gave to `FileSink(key=)`, in hex."""
-    data = read_bounded(path, _KEY_FILE_LIMIT)
+    """The key of a file that somebody names: one of ours, or what a program gave to `FileSink(key=)`, in hex.
+
+    Whoever else can read it could write a chain that holds, so it says nothing then. Raises: BadState.
+    """
+    data = read_private(path, _KEY_FILE_LIMIT)
     if data.lstrip().startswith(b"{"):
         return _read_key(path)
     if not _HEX_KEY.fullmatch(data.strip()):
@@ -335,7 +338,7 @@ def _read(f: BinaryIO) -> Iterator[tuple[Receipt, bytes]]:
 
 
 def _read_key(path: Path) -> bytes:
-    body = unstamped(read_bounded(path, _KEY_FILE_LIMIT), _KEY_FORMAT, 1, where=str(path))
+    body = unstamped(read_private(path, _KEY_FILE_LIMIT), _KEY_FORMAT, 1, where=str(path))
     try:
         key = bytes.fromhex(str(body.get("key")))
     except ValueError:

@@ -10,6 +10,7 @@ import pytest
 
 import interlock
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from interlock.base.files import BadState
 from interlock.base.keys import Ed25519Signer
 from interlock.engine import ambient
 from interlock.engine.sinks import FileSink, verify_file
@@ -168,6 +169,7 @@ def test_a_chain_under_a_key_of_the_programs_own_verifies_with_that_key_in_hex(
     size: int, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, secret, given = folder / "receipts.jsonl", bytes(range(size)), folder / "given"
+    given.touch(0o600)
     interlock.install(sink=FileSink(path, key=secret))
     interlock.enforce_tool_call("good", {})
     for spelt in (secret.hex(), f"{secret.hex().upper()}\n"):
@@ -189,11 +191,28 @@ def test_a_key_file_of_ours_may_be_named_too(folder: Path) -> None:
     assert main(["receipts", "verify", str(path), "--key", str(folder / "kept.key")]) == EXIT_OK
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["named", "beside"])
+def test_a_key_that_others_may_read_seals_nothing(
+    named: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever can read it can write a chain that holds: neither verifying nor writing goes on under it."""
+    path = called(folder, "good")
+    key = folder / "receipts.jsonl.key"
+    key.chmod(0o644)
+    assert main(["receipts", "verify", *(["--key", str(key)] if named else [])]) == EXIT_USAGE
+    assert f"{key}: can be read by others; chmod 600" in capsys.readouterr().err
+    before = path.read_bytes()
+    with pytest.raises(BadState, match="can be read by others"):
+        FileSink(path)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("held", ["", "00" * 15, "00" * 65, "0" * 33, "zz" * 32, "{}"])
 def test_a_file_that_holds_no_key_is_said_in_one_line(
     held: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     called(folder, "good")
+    (folder / "given").touch(0o600)
     (folder / "given").write_text(held)
     assert main(["receipts", "verify", "--key", str(folder / "given")]) == EXIT_USAGE
     said = capsys.readouterr().err
