@@ -363,7 +363,7 @@ def test_the_leader_forgets_reports_once_their_batch_is_collected(world: World, 
     assert report.leader_share.payload not in stored
 
 
-@pytest.mark.parametrize("name", ["helper"])
+@pytest.mark.parametrize("name", ["leader", "helper"])
 def test_a_share_that_was_given_out_is_in_no_file_of_a_role_that_goes_on(
     world: World, tmp_path: Path, name: str
 ) -> None:
