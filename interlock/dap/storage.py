@@ -29,6 +29,8 @@ and what they raise rolls it back.
 from __future__ import annotations
 
 import enum
+import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -95,6 +97,11 @@ class NewReport:
     time: int
     body: bytes = field(repr=False)
     member: str | None = None
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the encoding, by which a retry is known."""
+        return hashlib.sha256(self.body).digest()
 
 
 @dataclass(frozen=True)
