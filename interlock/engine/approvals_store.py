@@ -297,6 +297,7 @@ CREATE TABLE seen (one INTEGER PRIMARY KEY CHECK (one = 1), last INTEGER NOT NUL
             raise RuntimeError("the queue was opened before this process was forked; open it here again")
         said = self._clock.now_us()
         with self._write() as db:
+            before = _open_ids(db)
             (last,) = db.execute("SELECT coalesce(max(last), 0) FROM seen").fetchone()
             back = said + _SLACK_US < last
             now = said if back else max(said, last)
@@ -310,9 +311,17 @@ CREATE TABLE seen (one INTEGER PRIMARY KEY CHECK (one = 1), last INTEGER NOT NUL
             else:
                 _end_what_is_over(db, now)
                 yield db, now
+            over = before - _open_ids(db)
+        if over:
+            self._scrub()  # what they showed is not wanted in the log either
         if back:
             told = f"the clock went back from {rfc3339(last)} to {rfc3339(now)}, so every open request is void"
             raise ClockWentBack(told, fix="ask again")
+
+
+def _open_ids(db: sqlite3.Connection) -> frozenset[str]:
+    rows = db.execute("SELECT id FROM requests WHERE state IN ('pending', 'approved')").fetchall()
+    return frozenset(str(row[0]) for row in rows)
 
 
 def _end_what_is_over(db: sqlite3.Connection, now: int) -> None:

@@ -383,6 +383,33 @@ def test_what_was_shown_is_forgotten_once_it_is_over_and_the_row_after_a_month(t
         store_of(tmp_path, clock).get(id_)
 
 
+@pytest.mark.parametrize("ends", ["used", "denied", "revoked", "unanswered", "lapsed", "void"])
+def test_what_was_shown_is_in_no_file_once_it_is_over_though_the_queue_is_in_use(tmp_path: Path, ends: str) -> None:
+    clock = ManualClock()
+    asked, store = queue(tmp_path, clock), store_of(tmp_path, clock)
+    secret = escalation(args={"command": "export TOKEN=hunter2"})
+    id_ = request_id(asked, secret)
+    assert any(b"hunter2" in path.read_bytes() for path in tmp_path.iterdir())
+    if ends == "denied":
+        store.deny(id_, "mia")
+    elif ends != "unanswered":
+        store.approve(id_, "mia")
+    if ends == "used":
+        assert ask(asked, secret, "p1").approved
+    elif ends == "revoked":
+        store.revoke(id_, "mia")
+    elif ends == "void":
+        clock.advance(-7200)
+        with pytest.raises(ClockWentBack):
+            store.get(id_)
+    elif ends != "denied":
+        clock.advance(7200)
+        assert store.get(id_).state == ends
+    assert not any(b"hunter2" in path.read_bytes() for path in tmp_path.iterdir())
+    store.close()
+    asked.close()
+
+
 def test_a_flood_of_requests_is_refused_and_takes_no_approval_away(tmp_path: Path) -> None:
     asked, store = queue(tmp_path), store_of(tmp_path)
     store.approve(request_id(asked), "mia")
