@@ -20,6 +20,7 @@ from interlock.engine.analysis.grammar_files import grammar_names
 from interlock.engine.analysis.intents import Intent, intents
 from interlock.engine.event import SensorEvent
 from tests.unit import test_intents as cases
+from tests.unit import test_shell_wrappers as wrappers
 from tests.unit import test_shell_writes as writes
 
 CORPORA = Path(__file__).resolve().parents[2].parent / "shared" / "corpora"
@@ -88,6 +89,15 @@ def test_what_programs_write_is_told_alike(cwd: str | None) -> None:
     for folder in ("~/.local", "~/.config", "~/src/interlock", ".github", ".claude/hooks", "~", ".", "/", "$X", "*"):
         for command in ("tar xf a -C", "unzip a -d", "cp -r x/ y ", "rsync -a h:x h:", "patch -d", "split a"):
             _same({"command": f"{command} {folder}"}, cwd)
+
+
+def test_commands_inside_of_commands_are_read_alike() -> None:
+    plain = [*wrappers.UNSEEN, *wrappers.TEXTS, *wrappers.GRAVE, *wrappers.TRACES]
+    for command in [
+        *plain,
+        *(wrappers.filled(f, c) for f in wrappers.FORMS for c in [*wrappers.DESTRUCTIVE, "ls -la"]),
+    ]:
+        _same({"command": command}, "/checkout/project")
 
 
 def test_argument_lists_are_read_alike() -> None:

@@ -27,8 +27,10 @@ _RUNS: Final = frozenset({
     "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run", "check_call",
     "check_output", "Popen", "spawn", "spawnSync", "execFile", "execFileSync", "execv", "execvp", "execve", "execl",
     "execlp", "Command", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2", "capture3",
-    "popen2", "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa", "qx",
+    "popen2", "sh", "shell", "syscmd", "esyscmd", "create_subprocess_shell", "create_subprocess_exec",
+    "doShellScript", "execaSync", "execa", "qx",
 })  # fmt: skip
+_EVALUATES: Final = frozenset({"exec", "eval", "Function", "instance_eval", "class_eval", "compile", "runInNewContext"})
 _DELETES: Final = {
     "rmtree": True, "rm_rf": True, "rm_r": True, "rmSync": True, "remove_tree": True, "rimraf": True,
         "remove_dir_all": True,
@@ -73,7 +75,11 @@ _LONG_QUOTES: Final = ("\\`", "\\'''", '\\"""')  # of strings that may hold line
 
 
 class Act(NamedTuple):
-    """One thing the code would do; `kind` is code, argv, delete, delete-tree, write, read, fetched, hidden or fork."""
+    """One thing the code would do.
+
+    `kind` is code (of a shell), inline (of the language itself), argv, delete, delete-tree, write, read, fetched,
+    hidden or fork.
+    """
 
     kind: str
     texts: tuple[str, ...]
@@ -158,13 +164,16 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
     function = tokens[k].text
     last = re.split(r"\.|::|->", function)[-1].rstrip("!?")
     last = aliases.get(last, last)
-    if last not in _RUNS and last not in _DELETES and last not in _WRITES and last not in _OPENS:
+    evaluates = last in _EVALUATES
+    if not (evaluates or last in _RUNS or last in _DELETES or last in _WRITES or last in _OPENS):
         return
     strings, flags = _arguments(tokens, k + 1, names)
     if not strings:
         return
     if any(f.endswith("b64decode") or f == "atob" for f in flags):
         strings = [_decoded(s) for s in strings]
+    if evaluates:
+        yield Act("inline", (strings[0],))
     if last in _RUNS:
         bracketed = any(t.text == "[" for t in tokens[k + 1 : k + 4])
         several = len(strings) > 1 and (
@@ -193,7 +202,12 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
     elif last in ("copy", "copy2", "copyfile", "move", "rename", "replace", "symlink", "renameSync", "copyFileSync"):
         if len(strings) > 1 and function != last:
             yield Act("write", (strings[1],))
-    elif function != "write" and function != "replace" and not function.endswith((".write", ".replace")):
+    elif (
+        last in _WRITES
+        and function != "write"
+        and function != "replace"
+        and not function.endswith((".write", ".replace"))
+    ):
         yield Act("write", (strings[0],))
 
 
@@ -208,12 +222,22 @@ def _rest(tokens: list[_Token], k: int) -> str:
     return "".join(t.text for t in tokens[k + 1 : k + 8] if t.kind in ("name", "other"))
 
 
+def _character(tokens: list[_Token], k: int) -> str:
+    """`chr(47)` and its like: a literal in all but spelling; "" for other names."""
+    if re.split(r"\.|::|->", tokens[k].text)[-1] not in ("chr", "fromCharCode"):
+        return ""
+    rest = [t.text for t in tokens[k + 1 : k + 6]]
+    digits = "".join(itertools.takewhile(lambda text: text.isascii() and text.isdigit(), rest[1:]))
+    number = int(digits) if rest[:1] == ["("] and 0 < len(digits) < 4 else 0
+    return chr(number) if 32 <= number < 127 else ""
+
+
 def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[list[str], set[str]]:
     """Literal strings of an argument list (with or without parentheses), and the names that stand in it."""
     strings: list[str] = []
     flags: set[str] = set()
     level = 0
-    for token in tokens[k : k + 40]:
+    for j, token in enumerate(tokens[k : k + 40], k):
         if token.text in "([{" and token.kind == "other":
             level += 1
         elif token.text in ")]}" and token.kind == "other":
@@ -228,6 +252,8 @@ def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[lis
             flags.add(token.text)
             if token.text in names:
                 strings.append(names[token.text])
+            elif character := _character(tokens, j):
+                strings.append(character)
             elif level == 0 and token.text not in ("glob", "qw"):
                 break
         elif level == 0 and token.text != ",":

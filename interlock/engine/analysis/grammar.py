@@ -40,7 +40,8 @@ An **effect** is an object:
     from its place. `link` (kind write): a path that gets a second name.
     `fill` (kind write): a directory that gets files whose names are not known.
     `mode` (kind write): a path whose mode or owner changes; the mode is the first operand.
-    `run` (kind exec): a text that a shell runs. `spawn` (kind exec): a program and its arguments that are run.
+    `run` (kind exec): a text that a shell runs. `line` (kind exec): arguments that, with blanks between, are such a
+      text. `spawn` (kind exec): a program and its arguments that are run.
     `secret` (kind read): credentials are printed; `target` says whose.
     `fetch` (kind net): a URL that is asked. `send` (kind net): `of` are data that go to the URLs selected by `to`; a
     value `@file` (or any value of an option in `files`, which may name `operands`) is a file that is sent.
@@ -97,6 +98,7 @@ ACTS: Final[Mapping[str, str]] = {
     "fetch": "net",
     "fill": "write",
     "link": "write",
+    "line": "exec",
     "list": "read",
     "mode": "write",
     "move": "delete",

@@ -190,10 +190,12 @@ def _run(walk: Walk, call: Call, effect: Effect, given: list[Arg]) -> tuple[Find
     if effect.act == "run":
         for arg in given:
             walk.code(arg, call.program)
-    else:
-        argv = given[1:] if given and given[0].text == "--" else given
-        if argv:
-            walk.execute(argv, call.stdin, functions=False)
+        return ()
+    argv = given[1:] if given and given[0].text == "--" else given
+    if argv and effect.act == "line":
+        walk.code(Arg(" ".join(a.text for a in argv)), call.program)
+    elif argv:
+        walk.execute(argv, call.stdin, functions=False)
     return ()
 
 

@@ -1,19 +1,18 @@
-"""Programs that run code: shells, scripting languages, and tools with a small language of their own."""
+"""Programs that run code: shells and scripting languages."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from typing import Final
 
-from interlock.engine.analysis import sed_scripts
 from interlock.engine.analysis.code_scan import scan, scan_cost
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
+from interlock.engine.analysis.outputs import rewritten
 from interlock.engine.analysis.paths import join
-from interlock.engine.analysis.shell_expand import Exhausted
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
-from interlock.engine.analysis.values import HOME, SELF, UNKNOWN, UNKNOWN_ARG, Arg
+from interlock.engine.analysis.small_languages import SMALL_LANGUAGES
+from interlock.engine.analysis.values import SELF, UNKNOWN, UNKNOWN_ARG, Arg
 
 __all__ = ["INTERPRETERS"]
 
@@ -24,7 +23,9 @@ _LANGUAGES: Final[dict[str, tuple[str, ...]]] = {
     "perl": ("-e", "-E"), "ruby": ("-e",), "node": ("-e", "-p", "--eval", "--print"), "nodejs": ("-e", "-p"),
     "bun": ("-e", "--eval"), "deno": ("eval",), "php": ("-r", "-B", "-E"), "lua": ("-e",), "luajit": ("-e",),
     "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e",), "julia": ("-e",),
-    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",), "jrunscript": ("-e",),
+    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",), "jrunscript": ("-e",), "R": ("-e",),
+    "irb": ("-e",), "pry": ("-e",), "octave": ("--eval",), "ghc": ("-e",), "clj": ("-e",), "bb": ("-e",),
+    "zx": ("--eval", "-e"),
 }  # fmt: skip
 _RUNTIME_VALUED: Final = {
     "python": "WXm",
@@ -105,7 +106,7 @@ def _language(walk: Walk, call: Call) -> Arg | None:
             break
     if not ran:
         _file_or_stdin(walk, call, name)
-    return UNKNOWN_ARG
+    return rewritten(call.stdin) if ran else UNKNOWN_ARG
 
 
 def _is_code_option(text: str, options: tuple[str, ...]) -> bool:
@@ -119,6 +120,8 @@ def _file_or_stdin(walk: Walk, call: Call, name: str) -> None:
     operands = split(call.args, _RUNTIME_VALUED.get(name, "")).operands
     if operands and operands[0].text != "-":
         content = walk.files.get(join(walk.env.cwd, operands[0].text))
+        if operands[0].text in ("/dev/stdin", "/proc/self/fd/0"):
+            content = call.stdin
         if content is None:
             walk.ran(operands[0], call.program)
     else:
@@ -130,7 +133,7 @@ def _file_or_stdin(walk: Walk, call: Call, name: str) -> None:
 def _inline(walk: Walk, code: Arg, program: str) -> None:
     """Code of a scripting language."""
     if not code.text.strip(UNKNOWN + " \n\t"):
-        if code.text.strip() and (code.taint in ("net", "decoded")):
+        if code.text.strip() and (code.taint in ("net", "decoded", "text")):
             walk.unreadable(code, program)
         return
     walk.emit(Finding("exec.inline"), program)
@@ -139,6 +142,9 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
     if _SOCKETS.search(code.text) and _SHELLS_IN_CODE.search(code.text):
         walk.emit(Finding("net.reverse_shell", "", "remote"), program)
     for act in scan(code.text):
+        if act.kind == "inline":
+            _inline(walk, Arg(act.texts[0]), program)
+            continue
         args = [Arg(t, glob="*" in t) for t in act.texts]
         if act.kind == "code":
             walk.code(args[0], program)
@@ -189,196 +195,6 @@ def _own_files(walk: Walk, code: str, program: str) -> None:
         walk.emit(Finding("self.protect.config", m.group(), "unknown"), program)
 
 
-def _osascript(walk: Walk, call: Call) -> Arg | None:
-    for arg in call.args:
-        for m in re.finditer(r'do shell script\s+"((?:[^"\\]|\\.)*)"', arg.text):
-            walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(1))), "osascript")
-    return UNKNOWN_ARG
-
-
-_MAX_AWK: Final = 8 * 1024  # characters of a program; the time to read it grows with their square
-
-
-def _awk(walk: Walk, call: Call) -> Arg | None:
-    operands = split(call.args, "Fvf", ("--field-separator", "--assign", "--file")).operands
-    if not operands or not operands[0].known:
-        return None
-    program = operands[0].text
-    if len(program) > _MAX_AWK:
-        raise Exhausted("too long")
-    walk.env.spend(len(program) ** 2 // 256)
-    for m in re.finditer(
-        r'system\s*\(\s*"((?:[^"\\]|\\.)*)"(\s*\))?|\|\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
-        program,
-    ):
-        code = next(g for g in (m.group(1), m.group(3), m.group(4)) if g is not None)
-        code = re.sub(r"\\(.)", r"\1", code)
-        walk.code(Arg(code if m.group(1) is None or m.group(2) else code + UNKNOWN), "awk")
-    for m in re.finditer(
-        r'print\s*+\(?+\s*+"((?:[^"\\]|\\.)*)"\s*+\)?+\s*+\|\s*+"(?:/bin/)?(?:ba|da|z|k)?sh"', program
-    ):
-        walk.code(Arg(re.sub(r"\\(.)", r"\1", m.group(1))), "awk")
-    for m in re.finditer(r'print[^;\n]*?>>?\s*"([^"]+)"', program):
-        walk.written(Arg(m.group(1)), "awk")
-    return None
-
-
-def _sed(walk: Walk, call: Call) -> Arg | None:
-    """sed's `e` command and `w` file."""
-    opts = split(call.args, "efl", ("--expression", "--file"))
-    scripts = [opts.values[o].text for o in ("-e", "--expression") if o in opts.values] or [
-        a.text for a in opts.operands[:1]
-    ]
-    for script in scripts:
-        starts = 1 + sum(script.count(sign) for sign in ";\n{}")
-        walk.env.spend(starts * min(len(script), 1000) // 4)
-        for code in sed_scripts.commands(script):
-            walk.code(Arg(code), "sed")
-        for code in sed_scripts.substitutions(script):
-            walk.code(Arg(re.sub(r"\\(.)", r"\1", code)), "sed")
-        for path in sed_scripts.writes(script):
-            walk.written(Arg(path), "sed")
-    return None
-
-
-def _editor(walk: Walk, call: Call) -> Arg | None:
-    """vim -c ':!cmd', +'!cmd'."""
-    values = [b for a, b in zip(call.args, call.args[1:], strict=False) if a.text in ("-c", "--cmd", "-S", "-s")]
-    values += [a._replace(text=a.text[1:]) for a in call.args if a.text.startswith("+")]
-    for value in values:
-        m = re.match(r":?\s*(?:silent!?\s+|exe(?:cute)?\s+['\"])?(?:r(?:ead)?\s*)?!(.+)", value.text, re.S)
-        if m:
-            walk.code(Arg(m.group(1)), call.program)
-        w = re.match(r":?\s*(?:silent!?\s+)?w(?:rite|q)?!?\s+(?![!])(\S+)", value.text)
-        if w:
-            walk.written(_home(w.group(1)), call.program)
-        for n in re.finditer(r"system\(\s*(['\"])(.*?)\1", value.text):
-            walk.code(Arg(n.group(2)), call.program)
-    return None
-
-
-def _home(text: str) -> Arg:
-    return Arg(HOME + text[1:] if text[:2] == "~/" else text)
-
-
-def _lines_of_code(pattern: str) -> Handler:
-    """A tool that runs the shell commands that `pattern` finds in its arguments and input."""
-    compiled = re.compile(pattern)
-
-    def handler(walk: Walk, call: Call) -> Arg | None:
-        for text in [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else []):
-            for m in compiled.finditer(text):
-                walk.code(Arg(m.group(1)), call.program)
-        return None
-
-    return handler
-
-
-def _ansible(walk: Walk, call: Call) -> Arg | None:
-    opts = split(call.args, "amiulf", ("--args", "--module-name"))
-    code = opts.values.get("-a") or opts.values.get("--args")
-    module = opts.values.get("-m") or opts.values.get("--module-name")
-    if code is not None and (module is None or module.text.rpartition(".")[2] in ("shell", "command", "raw")):
-        walk.code(code, "ansible")
-    return None
-
-
-def _tmux(walk: Walk, call: Call) -> Arg | None:
-    """tmux new, run-shell, send-keys, split-window: the words after the options are a command."""
-    opts = split(call.args, "fLSTctsnexyF", leading=True)
-    if opts.operands and opts.operands[0].text in _TMUX:
-        rest = split(opts.operands[1:], "ctsnexyFlpR", leading=True).operands
-        keys = [a.text for a in rest if a.text not in ("Enter", "C-m")]
-        if keys:
-            walk.code(Arg(" ".join(keys)), "tmux")
-    return None
-
-
-_TMUX: Final = (
-    "new",
-    "new-session",
-    "neww",
-    "new-window",
-    "splitw",
-    "split-window",
-    "run",
-    "run-shell",
-    "send",
-    "send-keys",
-    "respawn-pane",
-)
-
-
-def _tar(walk: Walk, call: Call) -> Arg | None:
-    for arg in call.args:
-        m = re.match(
-            r"--(?:checkpoint-action=exec|to-command|use-compress-program|rsh-command|info-script|new-volume-script)=(.+)",
-            arg.text,
-            re.S,
-        )
-        if m:
-            walk.code(Arg(m.group(1)), "tar")
-    opts = split(call.args, "fCIXTbgF")
-    for option in ("-I", "-F"):
-        if option in opts.values and " " in opts.values[option].text:
-            walk.code(opts.values[option], "tar")
-    return None
-
-
-def _rsync(walk: Walk, call: Call) -> Arg | None:
-    value = split(call.args, "ef", ("--rsh", "--rsync-path")).values
-    for option in ("-e", "--rsh"):
-        if option in value and " " in value[option].text:
-            walk.code(value[option], "rsync")
-    return None
-
-
-_GIT_COMMANDS: Final = re.compile(
-    r"(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)|pager\.\w+|sequence\.editor|diff\.external"
-    r"|(?:diff|merge|filter|difftool|mergetool)\.[\w-]+\.(?:command|driver|textconv|smudge|clean|process|cmd)"
-    r"|credential\.helper|gpg\.program|alias\.([\w-]+))=(.*)",
-    re.I | re.S,
-)
-
-
-def _git(walk: Walk, call: Call) -> Arg | None:
-    """Commands that git itself would run: `-c core.pager=...`, an alias with `!`, `submodule foreach`, `bisect run`."""
-    args = call.args
-    texts = [a.text for a in args]
-    walk.env.spend(8 * len(args))
-    for a, b in itertools.pairwise(args):
-        m = _GIT_COMMANDS.match(b.text) if a.text in ("-c", "--config-env") else None
-        if m:
-            walk.env.spend(len(args) // 4)
-            following = _after_alias(args, texts, m.group(1)) if m.group(1) else ()
-            _git_command(walk, " ".join([m.group(2), *(a.text for a in following)]), bool(m.group(1)))
-    for arg in args:
-        if arg.text.startswith("ext::"):
-            walk.code(arg._replace(text=arg.text[5:]), "git")
-    for words in (["submodule", "foreach"], ["bisect", "run"], ["rebase", "--exec"], ["rebase", "-x"]):
-        if words[0] in texts and words[1] in texts:
-            rest = [a for a in args[texts.index(words[1]) + 1 :] if a.text not in ("--recursive", "-q", "--quiet")]
-            if words[0] == "rebase":
-                rest = rest[:1]
-            if rest:
-                walk.code(Arg(" ".join(a.text for a in rest)), "git")
-    if "config" in texts:
-        pair = [a.text for a in args[texts.index("config") + 1 :] if not a.text.startswith("-")]
-        m = _GIT_COMMANDS.match("=".join(pair[:2])) if len(pair) > 1 else None
-        if m:
-            _git_command(walk, m.group(2), bool(m.group(1)))
-    for flag in ("--upload-pack", "--receive-pack", "--exec", "-u"):
-        value = split(args, "", (flag,)).values.get(flag)
-        if value is not None and " " in value.text:
-            walk.code(value, "git")
-    return None
-
-
-def _after_alias(args: tuple[Arg, ...], texts: list[str], alias: str) -> tuple[Arg, ...]:
-    """What follows the alias where the same command line uses it."""
-    return args[texts.index(alias) + 1 :] if alias in texts else ()
-
-
 def _iex(walk: Walk, call: Call) -> Arg | None:
     """PowerShell's Invoke-Expression: what it is given runs."""
     for code in (call.stdin, *call.args):
@@ -387,64 +203,10 @@ def _iex(walk: Walk, call: Call) -> Arg | None:
     return UNKNOWN_ARG
 
 
-def _git_command(walk: Walk, value: str, alias: bool) -> None:
-    if not alias:
-        walk.code(Arg(value), "git")
-    elif value.startswith("!"):
-        walk.code(Arg(value[1:]), "git")
-    else:
-        walk.code(Arg("git " + value), "git")
-
-
-def _psql(walk: Walk, call: Call) -> Arg | None:
-    """Shell escapes of database shells: `\\! cmd`, `.shell cmd`, `.system cmd`."""
-    texts = [a.text for a in call.args] + ([call.stdin.text] if call.stdin is not None else [])
-    for text in texts:
-        for m in re.finditer(r"(?:^|\n)[^\S\n]*(?:\\!|\.shell|\.system|system)\s+([^\n]+)", text):
-            walk.code(Arg(m.group(1)), call.program)
-    return None
-
-
-def _socat(walk: Walk, call: Call) -> Arg | None:
-    for arg in call.args:
-        m = re.match(r"(?:exec|system):([^,]+)", arg.text, re.I)
-        if m:
-            walk.code(Arg(m.group(1).strip("'\"")), "socat")
-    return None
-
-
-def _man(walk: Walk, call: Call) -> Arg | None:
-    value = split(call.args, "P", ("--pager",)).values
-    for option in ("-P", "--pager"):
-        if option in value:
-            walk.code(value[option], "man")
-    return None
-
-
 INTERPRETERS: Final[dict[str, Handler]] = {
+    **SMALL_LANGUAGES,
     **dict.fromkeys(_SHELLS, _shell),
-    **dict.fromkeys(_LANGUAGES, _language),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "rvim"), _editor),
-    **dict.fromkeys(("expect", "tclsh"), _lines_of_code(r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec)\s+([^\n;}]+)")),
-    **dict.fromkeys(("psql", "sqlite3", "mysql", "mariadb"), _psql),
-    "ansible": _ansible,
-    "ed": _lines_of_code(r"(?:^|\n)[^\S\n]*!([^\n]+)"),
-    "emacs": _lines_of_code(r'\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)"'),
-    "gdb": _lines_of_code(r"^\s*(?:shell|!)\s*(.+)"),
-    "git": _git,
-    "gmake": _lines_of_code(r"\n\t[@-]*([^\n]+)"),
-    "make": _lines_of_code(r"\n\t[@-]*([^\n]+)"),
-    "tmux": _tmux,
+    **{name: _language for name in _LANGUAGES if name not in SMALL_LANGUAGES},
     "iex": _iex,
     "invoke-expression": _iex,
-    "gsed": _sed,
-    "gtar": _tar,
-    "less": _lines_of_code(r"^\+!(.+)"),
-    "man": _man,
-    "osascript": _osascript,
-    "rsync": _rsync,
-    "sed": _sed,
-    "socat": _socat,
-    "tar": _tar,
 }

@@ -14,7 +14,7 @@ from interlock.engine.analysis.options import split
 from interlock.engine.analysis.shell_words import ansi_c
 from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg, whole_number, without_marks
 
-__all__ = ["printed"]
+__all__ = ["printed", "rewritten"]
 
 _FORMAT: Final = re.compile(r"%(?:%|[-+ #0]*[0-9]*(?:\.[0-9]+)?[a-zA-Z])")
 _MAX: Final = 64 * 1024
@@ -30,6 +30,10 @@ _DOWNLOADERS: Final = frozenset(
         "telnet",
         "xh",
         "ftp",
+        "nc",
+        "ncat",
+        "netcat",
+        "dig",
         "w3m",
         "iwr",
         "irm",
@@ -38,7 +42,11 @@ _DOWNLOADERS: Final = frozenset(
     }
 )
 _PASSES: Final = frozenset({"cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat"})
-_FILTERS: Final = frozenset({"sed", "awk", "gawk", "mawk", "tr", "cut", "grep", "egrep", "rg", "jq", "perl", "python3"})
+_FILTERS: Final = frozenset({"grep", "egrep", "fgrep", "rg"})  # they give some of the lines
+_REWRITERS: Final = frozenset({
+    "sed", "gsed", "awk", "gawk", "mawk", "nawk", "tr", "cut", "jq", "yq", "iconv", "fold", "fmt", "paste", "column",
+    "expand", "unexpand", "strings", "colrm", "col", "pr", "join", "m4", "envsubst", "csplit", "dd",
+})  # fmt: skip
 _DECODERS: Final = frozenset(
     {
         "base64",
@@ -54,8 +62,27 @@ _DECODERS: Final = frozenset(
         "bzcat",
         "xzcat",
         "gzip",
+        "bzip2",
+        "bunzip2",
+        "xz",
+        "unxz",
+        "zstd",
+        "zstdcat",
+        "lz4",
+        "lz4cat",
+        "lzcat",
+        "brotli",
+        "unzip",
+        "tar",
+        "7z",
+        "unrar",
     }
 )
+_ALWAYS: Final = frozenset({
+    "rev", "gunzip", "zcat", "uudecode", "gpg", "bzcat", "xzcat", "bunzip2", "unxz", "zstdcat", "lz4cat", "lzcat",
+    "unzip", "tar", "7z", "unrar",
+})  # fmt: skip
+_STRONGER: Final = frozenset({"net", "decoded", "secret", "guard"})  # taints that outlive a rewriting
 
 
 def printed(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
@@ -70,9 +97,17 @@ def printed(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
     if program in _PASSES:
         return _passed(args, stdin)
     taint = stdin.taint if stdin is not None else ""
+    if program in _REWRITERS:
+        return rewritten(stdin)
     if not taint and program in _FILTERS and stdin is not None and stdin.known:
         taint = "text"
     return Arg(UNKNOWN, taint=taint)
+
+
+def rewritten(stdin: Arg | None) -> Arg:
+    """What a program makes of its input, or of a file: unknown, and no longer what it was."""
+    stronger = stdin is not None and stdin.taint in _STRONGER
+    return Arg(UNKNOWN, taint=stdin.taint if stdin is not None and stronger else "text")
 
 
 def _echo(args: Sequence[Arg], stdin: Arg | None) -> Arg:
@@ -127,14 +162,12 @@ def _passed(args: Sequence[Arg], stdin: Arg | None) -> Arg:
 
 def _decoded(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
     opts = split(args, "wi")
-    decodes = program in ("rev", "gunzip", "zcat", "uudecode", "gpg", "bzcat", "xzcat") or opts.has(
-        "-d", "-D", "--decode", "-r", "--reverse", "--decompress"
-    )
+    decodes = program in _ALWAYS or opts.has("-d", "-D", "--decode", "-r", "--reverse", "--decompress")
     if not decodes:
         return Arg(UNKNOWN, taint=stdin.taint if stdin is not None else "file")
     if stdin is None or not stdin.known:
-        net = stdin is not None and stdin.taint == "net"
-        return Arg(UNKNOWN, taint="net" if net else "decoded")
+        kept = stdin is not None and stdin.taint in ("net", "secret")
+        return Arg(UNKNOWN, taint=stdin.taint if stdin is not None and kept else "decoded")
     text = _plain(program, stdin.text)
     return Arg(UNKNOWN if text is None else text, taint="decoded")
 

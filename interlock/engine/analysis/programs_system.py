@@ -22,9 +22,27 @@ def _partitions(walk: Walk, call: Call) -> Iterator[Finding]:
         r"--zap|-Z\b|\b(?:mklabel|mktable|mkpart|rm|resizepart)\b|--security-erase|--trim-sector|--delete|--wipe|\bformat\b|sanitize|-o\b",
         text,
     ):
-        for arg in call.args:
-            if is_disk(walk.place(arg).path):
-                yield Finding("disk.format", arg.text, "device")
+        yield from _formatted(walk, call)
+
+
+_PARTITION_INPUT: Final = re.compile(r"(?:^|\n)[ \t]*(?:w|write|wq|label:[^\n]*|,[^\n]*)[ \t]*(?:\n|$)")
+
+
+def _edits_partitions(walk: Walk, call: Call) -> Iterator[Finding]:
+    """fdisk, gdisk, sfdisk with what they are told on standard input: nothing is changed before a `w`."""
+    if call.stdin is not None and _PARTITION_INPUT.search(call.stdin.text):
+        yield from _formatted(walk, call)
+
+
+def _scripted_partitions(walk: Walk, call: Call) -> Iterator[Finding]:
+    yield from _partitions(walk, call)
+    yield from _edits_partitions(walk, call)
+
+
+def _formatted(walk: Walk, call: Call) -> Iterator[Finding]:
+    for arg in call.args:
+        if is_disk(walk.place(arg).path):
+            yield Finding("disk.format", arg.text, "device")
 
 
 def _kill(walk: Walk, call: Call) -> Iterator[Finding]:
@@ -133,7 +151,9 @@ _ACCOUNTS: Final = (
     "adduser", "chpasswd", "dseditgroup", "gpasswd", "groupmems", "passwd", "useradd", "usermod", "visudo",
 )  # fmt: skip
 SYSTEM: Final[dict[str, Program]] = {
-    **dict.fromkeys(("gdisk", "hdparm", "nvme", "parted", "sfdisk", "sgdisk"), _partitions),
+    **dict.fromkeys(("cfdisk", "fdisk"), _edits_partitions),
+    **dict.fromkeys(("gdisk", "sfdisk"), _scripted_partitions),
+    **dict.fromkeys(("hdparm", "nvme", "parted", "sgdisk"), _partitions),
     **dict.fromkeys(_ACCOUNTS, _account),
     **dict.fromkeys(_PACKAGERS, _uninstalls),
     **dict.fromkeys(("docker", "nerdctl", "podman"), _privileged),

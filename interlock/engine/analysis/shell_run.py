@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.findings import Findings, Places
-from interlock.engine.analysis.ordinary import ORDINARY
 from interlock.engine.analysis.outputs import printed
 from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.shell import parse_marked
@@ -34,6 +33,7 @@ from interlock.engine.analysis.shell_tree import (
     Word,
 )
 from interlock.engine.analysis.shell_words import graver
+from interlock.engine.analysis.supposed import suppose
 from interlock.engine.analysis.values import EMPTY, SELF, UNKNOWN, UNKNOWN_ARG, Arg, base_name, joined, quoted
 
 __all__ = ["MAX_NESTED", "MAX_STEPS", "Call", "Handler", "Program", "Tables", "Walk"]
@@ -42,9 +42,9 @@ MAX_STEPS: Final = 4000  # commands and loop turns of one walk
 MAX_NESTED: Final = 50  # commands inside commands: substitutions, `sh -c`, wrappers
 _MAX_TURNS: Final = 8  # a loop over more items runs once with all of them
 _PARSE_COST: Final = 2  # of a character that is read as code
+_UNSEEN: Final = {"net": "net.fetch_exec", "decoded": "exec.obfuscated", "text": "exec.obfuscated"}
+_UNSEEN_LINE: Final = re.compile(rf"(?:^|\n)[ \t]*{UNKNOWN}[ \t]*(?:\n|$)")
 _VERSION: Final = re.compile(r"[-.]?[0-9][0-9.]*\Z")
-_HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
-_GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
 
 
 class Call(NamedTuple):
@@ -84,6 +84,7 @@ class Walk(Findings):
         self.input = ""  # the file last read by a redirection
         self.parallel = 0
         self.looping = 0
+        self.supposed = 0  # suppositions around
         self.stack: list[tuple[Node, int]] = []
 
     # -- the door ----------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ class Walk(Findings):
             if code.text.strip():
                 self.unreadable(code, program)
             return UNKNOWN_ARG
-        if code.taint in ("net", "decoded"):
+        if code.taint in ("net", "decoded") or (code.taint == "text" and _UNSEEN_LINE.search(code.text)):
             self.unreadable(code, program)
         self.env.spend(_PARSE_COST * len(code.text))
         script = parse_marked(code.text)
@@ -252,7 +253,7 @@ class Walk(Findings):
 
     def unreadable(self, code: Arg, program: str) -> None:
         """Code that only the shell will know: what it came from decides how grave that is."""
-        name = {"net": "net.fetch_exec", "decoded": "exec.obfuscated"}.get(code.taint, "exec.dynamic")
+        name = _UNSEEN.get(code.taint, "exec.dynamic")
         self.emit(Finding(name, "", "remote" if code.taint == "net" else "unknown"), program)
 
     # -- simple commands ---------------------------------------------------------------------------------------
@@ -341,6 +342,8 @@ class Walk(Findings):
         out = handler(self, call) if handler is not None else None
         for finding in self.tables.programs[key](self, call) if key in self.tables.programs else ():
             self.emit(finding, name)
+        if handler is None:
+            suppose(self, call, known=True)
         out = out if out is not None else printed(key, call.args, stdin)
         return out if self.secrets == secrets else out._replace(taint="secret")
 
@@ -351,13 +354,16 @@ class Walk(Findings):
                 return key
         return None
 
+    def known(self, name: str) -> bool:
+        """Whether the tables have a program of exactly this name."""
+        return name in self.tables.handlers or name in self.tables.programs
+
     def _guessed(self, argv: list[Arg]) -> str:
         """A program's name with unknown parts: the name without them if that is a program, else "" and a finding."""
         text = argv[0].text.replace(UNKNOWN, "")
         if text and self._key(base_name(text)) is not None:
             return text
-        taint = argv[0].taint
-        if taint in ("net", "decoded"):
+        if argv[0].taint in ("net", "decoded"):
             self.unreadable(argv[0], "sh")
             return ""
         before = dict(self.found)
@@ -377,15 +383,7 @@ class Walk(Findings):
             return
         if "/" in call.path:
             self.ran(Arg(call.path), call.program)
-        if call.program in ORDINARY:
-            return
-        for k, arg in enumerate(call.args):
-            if base_name(arg.text) in _HIDDEN:
-                before = dict(self.found)
-                self.execute(list(call.args[k:]), call.stdin)
-                grave = [i for i in self.found if i not in before and i.name in _GRAVE]
-                self.found = before | dict.fromkeys(grave)
-                return
+        suppose(self, call, known=False)
 
     def _called(self, name: str, argv: list[Arg], stdin: Arg | None) -> Arg:
         self.called.add(name)

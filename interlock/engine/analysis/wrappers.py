@@ -1,162 +1,32 @@
-"""Programs that run the command in their arguments, as data: which options take a value, what stands before it."""
+"""Programs that run the command in their arguments: by the table, and those that need their own reading."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import Options, split
 from interlock.engine.analysis.outputs import printed
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
+from interlock.engine.analysis.supposed import suppose
 from interlock.engine.analysis.values import EMPTY, HOME, UNKNOWN, UNKNOWN_ARG, Arg
+from interlock.engine.analysis.wrapper_table import DOCKER_LONG, WRAPPER_TABLE, Wrapper
 
-__all__ = ["WRAPPERS", "Wrapper"]
-
-
-class Wrapper(NamedTuple):
-    """`short`, `long`: options with a value. `skip`: operands before the command. `assigns`: `A=1` may stand before it.
-
-    `words`: subcommands that must come first (`uv run`). `code`: options whose value is shell code. `joined`: the
-    command's words are joined and read by a shell. `finding`: an intent of the wrapper itself.
-    """
-
-    short: str = ""
-    long: Sequence[str] = ()
-    skip: int = 0
-    assigns: bool = False
-    words: tuple[str, ...] = ()
-    code: tuple[str, ...] = ()
-    joined: bool = False
-    finding: str = ""
-    shells: tuple[str, ...] = ()  # options that start a shell
-    remote: bool = False
-
-
-_SUDO_LONG: Final = (
-    "--user",
-    "--group",
-    "--host",
-    "--prompt",
-    "--chdir",
-    "--chroot",
-    "--role",
-    "--type",
-    "--close-from",
-    "--other-user",
-    "--command-timeout",
-)
-_DOCKER_LONG: Final = (
-    "--name", "--volume", "--mount", "--env", "--env-file", "--network", "--net", "--publish", "--user", "--workdir",
-    "--entrypoint", "--hostname", "--label", "--memory", "--cpus", "--pid", "--ipc", "--gpus", "--device", "--cap-add",
-    "--cap-drop", "--security-opt", "--restart", "--platform", "--add-host", "--dns", "--tmpfs", "--shm-size",
-        "--ulimit",
-    "--userns", "--uts", "--log-driver", "--link", "--runtime", "--pull", "--volumes-from", "--ip", "--mac-address",
-    "--context", "--host", "--config", "--log-level", "--file", "--project-name", "--profile", "--index",
-        "--detach-keys",
-)  # fmt: skip
-
-_TABLE: Final[dict[str, Wrapper]] = {
-    "asdf": Wrapper(words=("exec",)),
-    "aws-vault": Wrapper(words=("exec",), skip=1),
-    "bundle": Wrapper(words=("exec",)),
-    "bunx": Wrapper(),
-    "busybox": Wrapper(),
-    "caffeinate": Wrapper("tw"),
-    "cgexec": Wrapper("g"),
-    "chronic": Wrapper(),
-    "chroot": Wrapper(long=("--userspec", "--groups"), skip=1),
-    "chrt": Wrapper("TPD", skip=1),
-    "conda": Wrapper("np", ("--name", "--prefix"), words=("run",)),
-    "coproc": Wrapper(),
-    "cpulimit": Wrapper("lpeP"),
-    "dbus-run-session": Wrapper(),
-    "direnv": Wrapper(words=("exec",), skip=1),
-    "doas": Wrapper("uC", finding="privilege.escalate", shells=("-s",), assigns=True),
-    "dotenv": Wrapper("fe"),
-    "env": Wrapper("uCSP", ("--unset", "--chdir", "--split-string", "--argv0"), assigns=True, code=("-S",
-        "--split-string")),
-    "entr": Wrapper(),
-    "fakechroot": Wrapper(),
-    "fakeroot": Wrapper("lsibu"),
-    "firejail": Wrapper(),
-    "flock": Wrapper("wE", ("--timeout", "--wait", "--conflict-exit-code", "--command"), 1, code=("-c", "--command")),
-    "gosu": Wrapper(skip=1),
-    "heroku": Wrapper("a", ("--app",), words=("run",), remote=True),
-    "hyperfine": Wrapper("wmrMpScn", ("--warmup", "--min-runs", "--max-runs", "--runs", "--prepare", "--export-json",
-        "--export-markdown"), code=("-p", "--prepare", "-S"), joined=True),
-    "ionice": Wrapper("cnpPu", ("--class", "--classdata")),
-    "ltrace": Wrapper("eopsnu"),
-    "mise": Wrapper(words=("exec",)),
-    "nice": Wrapper("n", ("--adjustment",)),
-    "nix-shell": Wrapper("pIA", code=("--run", "--command"), long=("--run", "--command"), words=("",)),
-    "nocorrect": Wrapper(),
-    "noglob": Wrapper(),
-    "nohup": Wrapper(),
-    "nsenter": Wrapper("tSG", ("--target",), finding="container.privileged"),
-    "numactl": Wrapper("NmCip"),
-    "npm": Wrapper("c", ("--package", "--call"), words=("exec", "x"), code=("-c", "--call")),
-    "npx": Wrapper("pc", ("--package", "--call"), code=("-c", "--call")),
-    "perf": Wrapper("eopC", words=("stat", "record")),
-    "pipenv": Wrapper(words=("run",)),
-    "pipx": Wrapper(long=("--spec", "--python"), words=("run",)),
-    "pkexec": Wrapper(long=("--user",), finding="privilege.escalate"),
-    "pnpm": Wrapper("C", words=("exec", "dlx")),
-    "poetry": Wrapper("C", words=("run",)),
-    "prlimit": Wrapper("p"),
-    "proot": Wrapper("rbwqk"),
-    "proxychains": Wrapper("f"),
-    "proxychains4": Wrapper("f"),
-    "rbenv": Wrapper(words=("exec",)),
-    "rlwrap": Wrapper("abcCDefFgHlmMNopPqrsSt"),
-    "runuser": Wrapper("ucgGs", ("--user", "--command", "--group", "--shell"), code=("-c", "--command"),
-        finding="privilege.escalate"),
-    "rye": Wrapper(words=("run",)),
-    "screen": Wrapper("cehpsSTt"),
-    "script": Wrapper("cEIoOT", ("--command",), 1, code=("-c", "--command")),
-    "setarch": Wrapper(skip=1),
-    "setpriv": Wrapper(long=("--reuid", "--regid", "--groups", "--init-groups")),
-    "setsid": Wrapper(),
-    "sg": Wrapper("c", skip=1, code=("-c",)),
-    "sshpass": Wrapper("pfdP"),
-    "start-stop-daemon": Wrapper("xpuanc", ("--exec", "--startas", "--pidfile", "--user"), words=("",),
-        code=("--exec", "-x", "--startas", "-a")),
-    "stdbuf": Wrapper("ioe", ("--input", "--output", "--error")),
-    "strace": Wrapper("eopsPuEaIOSXb"),
-    "su": Wrapper("cgsGwT", ("--command", "--shell", "--group"), words=("",), code=("-c", "--command"),
-        finding="privilege.escalate"),
-    "sudo": Wrapper("ugpCThrtUDR", _SUDO_LONG, assigns=True, finding="privilege.escalate", shells=("-s", "-i",
-        "--shell", "--login")),
-    "systemd-inhibit": Wrapper(long=("--what", "--who", "--why", "--mode")),
-    "systemd-run": Wrapper("uptHME", ("--unit", "--property", "--slice", "--uid", "--gid", "--setenv")),
-    "taskset": Wrapper("p", skip=1),
-    "time": Wrapper("fo", ("--format", "--output")),
-    "timeout": Wrapper("ks", ("--kill-after", "--signal"), 1),
-    "torify": Wrapper(),
-    "torsocks": Wrapper(),
-    "toybox": Wrapper(),
-    "ts-node": Wrapper(words=("",)),
-    "unbuffer": Wrapper(),
-    "unshare": Wrapper("SGRw", ("--root", "--wd", "--setuid", "--setgid")),
-    "uv": Wrapper("p", ("--with", "--python", "--directory", "--project", "--extra", "--group"), words=("run",)),
-    "uvx": Wrapper(long=("--from", "--with", "--python")),
-    "valgrind": Wrapper(),
-    "watch": Wrapper("nid", ("--interval",), joined=True),
-    "xvfb-run": Wrapper("nsefpw", ("--server-num", "--server-args")),
-    "yarn": Wrapper(words=("exec", "dlx")),
-}  # fmt: skip
+__all__ = ["WRAPPERS"]
 
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _wrapped(walk: Walk, call: Call) -> Arg | None:
-    spec = _TABLE[call.program]
+    spec = WRAPPER_TABLE[call.program]
     args = call.args
     if spec.words:
         args = _after_words(args, spec)
+        if not args:  # another subcommand, of which we do not know that it runs something
+            suppose(walk, call, known=True)
     if call.program == "env":
         options = tuple(itertools.takewhile(lambda a: a.text[:1] == "-", args))
         args = (*(a for a in options if a.text != "-"), *args[len(options) :])
@@ -321,35 +191,65 @@ def _fd(walk: Walk, call: Call) -> Arg | None:
 
 def _ssh(walk: Walk, call: Call) -> Arg | None:
     opts = split(call.args, "bcDeEFIiJLlmopQRSWw", leading=True)
-    for value in (opts.values.get("-o"),):
-        m = re.match(r"(?:ProxyCommand|LocalCommand)[= ]\s*(.+)", value.text) if value is not None else None
-        if m and m.group(1) != "none":
-            walk.code(Arg(m.group(1)), "ssh")
+    _ssh_options(walk, opts)
     command = list(opts.operands[1:])
     code = Arg(" ".join(a.text for a in command)) if command else call.stdin
     if code is None or not code.text:
         return None
+    if not code.known and code.taint in ("decoded", "net", "text"):
+        walk.unreadable(code, "ssh")
     cwd, walk.env.cwd = walk.env.cwd, HOME
     out = walk.code(code, "ssh", call.stdin if command else None) if code.known or command else UNKNOWN_ARG
     walk.env.cwd = cwd
     return out
 
 
+def _ssh_options(walk: Walk, opts: Options) -> None:
+    """Commands that ssh and its like run on this machine."""
+    for name, value in opts.given:
+        m = _SSH_COMMAND.match(value.text) if name == "-o" else None
+        if m and m.group(1) != "none":
+            walk.code(Arg(m.group(1)), "ssh")
+
+
+_SSH_COMMAND: Final = re.compile(r"(?:proxycommand|localcommand|knownhostscommand)[= ]\s*(.+)", re.I)
+
+
+def _copied(walk: Walk, call: Call) -> Arg | None:
+    """scp, sftp: the options of ssh, `-S` and `-D` programs, and sftp's own lines."""
+    opts = split(call.args, "bcDFiJloPRSX", leading=True)
+    _ssh_options(walk, opts)
+    for name, value in opts.given:
+        if name in ("-S", "-D") and " " in value.text:
+            walk.code(value, call.program)
+    if call.program == "sftp":
+        suppose(walk, call, known=True)
+    return None
+
+
 def _container(walk: Walk, call: Call) -> Arg | None:
     """docker, podman, nerdctl: exec and run; compose exec and run."""
-    opts = split(call.args, "HDlcfp", _DOCKER_LONG, leading=True)
+    opts = split(call.args, "HDlcfp", DOCKER_LONG, leading=True)
     rest = list(opts.operands)
     while rest and rest[0].text in ("compose", "container"):
         walk.env.spend(8 * len(rest))
-        rest = list(split(rest[1:], "fp", _DOCKER_LONG, leading=True).operands)
+        rest = list(split(rest[1:], "fp", DOCKER_LONG, leading=True).operands)
+    if rest and call.program == "podman" and rest[0].text == "unshare":
+        return walk.execute(list(split(rest[1:], leading=True).operands), call.stdin, functions=False)
+    if len(rest) > 1 and rest[0].text == "machine" and rest[1].text == "ssh":
+        return walk.execute([Arg("ssh"), *split(rest[2:], leading=True).operands], call.stdin, functions=False)
     if not rest or rest[0].text not in ("exec", "run"):
         return None
-    inner = split(rest[1:], "vepuwlhmac", _DOCKER_LONG, leading=True)
+    inner = split(rest[1:], "vepuwlhmac", DOCKER_LONG, leading=True)
     command = list(inner.operands[1:])
     entry = inner.values.get("--entrypoint")
     if entry is not None and entry.text:
         command.insert(0, entry)
     return _inside(walk, command, call.stdin)
+
+
+def _composed(walk: Walk, call: Call) -> Arg | None:
+    return _container(walk, call._replace(args=(Arg("compose"), *call.args)))
 
 
 def _inside(walk: Walk, command: list[Arg], stdin: Arg | None) -> Arg | None:
@@ -361,17 +261,48 @@ def _inside(walk: Walk, command: list[Arg], stdin: Arg | None) -> Arg | None:
     return UNKNOWN_ARG
 
 
+_KUBECTL_LONG: Final = ("--namespace", "--container", "--context", "--kubeconfig", "--shell")
+
+
 def _kubectl(walk: Walk, call: Call) -> Arg | None:
     texts = [a.text for a in call.args]
-    if ("exec" not in texts and "run" not in texts) or "--" not in texts:
-        return None
+    if "--" not in texts:
+        start = next((k for k, t in enumerate(texts) if t in ("exec", "rsh", "ssh")), len(texts))
+        rest = split(call.args[start + 1 :], "cnlf", _KUBECTL_LONG, leading=True).operands
+        return _inside(walk, list(rest[1:]), call.stdin)
     return _inside(walk, list(call.args[texts.index("--") + 1 :]), call.stdin)
 
 
 def _at(walk: Walk, call: Call) -> Arg | None:
-    if call.stdin is not None and call.stdin.known:
+    if call.stdin is not None:
         walk.code(call.stdin, call.program)
     return EMPTY
+
+
+def _cmake(walk: Walk, call: Call) -> Arg | None:
+    """`cmake -E rm x`: its own spellings of common commands, and those that run another."""
+    if len(call.args) < 2 or call.args[0].text != "-E":
+        return None
+    name, rest = call.args[1].text, list(call.args[2:])
+    if name in _CMAKE_TOOLS:
+        walk.execute([*map(Arg, _CMAKE_TOOLS[name]), *rest], call.stdin, functions=False)
+    elif name == "chdir":
+        walk.execute(rest[1:], call.stdin, functions=False)
+    return None
+
+
+_CMAKE_TOOLS: Final = {
+    "copy": ("cp",),
+    "copy_directory": ("cp", "-r"),
+    "create_symlink": ("ln", "-s"),
+    "env": ("env",),
+    "remove": ("rm",),
+    "remove_directory": ("rm", "-r"),
+    "rename": ("mv",),
+    "rm": ("rm",),
+    "time": ("time",),
+    "touch": ("touch",),
+}
 
 
 def _crontab(walk: Walk, call: Call) -> Arg | None:
@@ -385,11 +316,13 @@ def _crontab(walk: Walk, call: Call) -> Arg | None:
 
 
 WRAPPERS: Final[dict[str, Handler]] = {
-    **dict.fromkeys(_TABLE, _wrapped),
+    **dict.fromkeys(WRAPPER_TABLE, _wrapped),
     "at": _at,
     "batch": _at,
+    "cmake": _cmake,
     "crontab": _crontab,
     "docker": _container,
+    "docker-compose": _composed,
     "fd": _fd,
     "fdfind": _fd,
     "find": _find,
@@ -399,6 +332,8 @@ WRAPPERS: Final[dict[str, Handler]] = {
     "oc": _kubectl,
     "parallel": _parallel,
     "podman": _container,
+    "scp": _copied,
+    "sftp": _copied,
     "ssh": _ssh,
     "xargs": _xargs,
 }

@@ -16,6 +16,8 @@ use super::values::{after_last, is_space, length, truncated};
 pub enum Deed {
     /// Runs a text as a shell would.
     Code,
+    /// Runs a text as code of the language itself.
+    Inline,
     /// Runs a program with arguments.
     Argv,
     /// Deletes one file.
@@ -50,8 +52,12 @@ const RUNS: &[&str] = &[
     "system", "popen", "exec", "execSync", "exec_command", "getoutput", "getstatusoutput", "call", "run",
     "check_call", "check_output", "Popen", "spawn", "spawnSync", "execFile", "execFileSync", "execv", "execvp",
     "execve", "execl", "execlp", "Command", "spawnl", "spawnvp", "shell_exec", "passthru", "proc_open", "execute", "capture2",
-    "capture3", "popen2", "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa",
+    "capture3", "popen2", "sh", "shell", "syscmd", "esyscmd", "create_subprocess_shell", "create_subprocess_exec", "doShellScript", "execaSync", "execa",
     "qx",
+];
+#[rustfmt::skip]
+const EVALUATES: &[&str] = &[
+    "exec", "eval", "Function", "instance_eval", "class_eval", "compile", "runInNewContext",
 ];
 /// Functions that delete, and whether they take everything below.
 #[rustfmt::skip]
@@ -259,6 +265,15 @@ fn value(literal: &str) -> String {
     out
 }
 
+/// A call of a known function.
+struct Called<'c> {
+    k: usize,
+    function: &'c str,
+    last: &'c str,
+    /// Of one that deletes: whether it takes everything below.
+    tree: Option<bool>,
+}
+
 /// Tokens with the names that are known in them.
 struct Seen<'s, 't> {
     tokens: &'s [Token<'t>],
@@ -271,8 +286,8 @@ impl Seen<'_, '_> {
         self.tokens.get(k).map_or("", |t| t.text)
     }
 
-    /// The act of a call that starts at token `k`, if it is one of a known function with literal arguments.
-    fn call(&self, k: usize, function: &str) -> Option<Act> {
+    /// The acts of a call that starts at token `k`, if it is one of a known function with literal arguments.
+    fn call(&self, k: usize, function: &str) -> Vec<Act> {
         let last = last_part(function).trim_end_matches(['!', '?']);
         let last = self.aliases.get(last).copied().unwrap_or(last);
         let tree = DELETES
@@ -280,27 +295,53 @@ impl Seen<'_, '_> {
             .find(|(name, _)| *name == last)
             .map(|(_, tree)| *tree);
         if tree.is_none()
-            && ![RUNS, WRITES, OPENS]
+            && ![EVALUATES, RUNS, WRITES, OPENS]
                 .iter()
                 .any(|names| names.contains(&last))
         {
-            return None;
+            return Vec::new();
         }
         let (mut strings, flags) = self.arguments(k + 1);
-        if strings.is_empty() {
-            return None;
-        }
         if flags
             .iter()
             .any(|f| f.ends_with("b64decode") || *f == "atob")
         {
             strings = strings.iter().map(|s| decoded(s)).collect();
         }
-        if RUNS.contains(&last) {
-            return Some(self.run(k, last, strings));
+        let Some(first) = strings.first().cloned() else {
+            return Vec::new();
+        };
+        let mut acts = Vec::new();
+        if EVALUATES.contains(&last) {
+            acts.push(Act {
+                deed: Deed::Inline,
+                texts: vec![first.clone()],
+            });
         }
+        if RUNS.contains(&last) {
+            acts.push(self.run(k, last, strings));
+        } else {
+            let called = Called {
+                k,
+                function,
+                last,
+                tree,
+            };
+            acts.extend(self.on_path(&called, &strings, &flags));
+        }
+        acts
+    }
+
+    /// What a call does to a path.
+    fn on_path(
+        &self,
+        called: &Called<'_>,
+        strings: &[String],
+        flags: &HashSet<&str>,
+    ) -> Option<Act> {
+        let (function, last) = (called.function, called.last);
         let first = strings.first()?.clone();
-        let (deed, path) = if let Some(tree) = tree {
+        let (deed, path) = if let Some(tree) = called.tree {
             let recursive =
                 (tree && (last != "rm" || function.contains('.'))) || flags.contains("recursive");
             let sure = !["remove", "delete", "rm"].contains(&last)
@@ -316,7 +357,7 @@ impl Seen<'_, '_> {
                 first,
             )
         } else if OPENS.contains(&last) {
-            (self.opened(k, &strings), first)
+            (self.opened(called.k, strings), first)
         } else if COPIES.contains(&last) {
             (
                 Deed::Write,
@@ -324,6 +365,8 @@ impl Seen<'_, '_> {
                     .then(|| strings.get(1).cloned())
                     .flatten()?,
             )
+        } else if !WRITES.contains(&last) {
+            return None;
         } else {
             let unsure = matches!(after_last(function, '.'), "write" | "replace");
             ((!unsure).then_some(Deed::Write)?, first)
@@ -376,10 +419,23 @@ impl Seen<'_, '_> {
         }
     }
 
+    /// `chr(47)` and its like: a literal in all but spelling.
+    fn character(&self, k: usize, name: &str) -> Option<char> {
+        if !matches!(last_part(name), "chr" | "fromCharCode") || self.at(k + 1) != "(" {
+            return None;
+        }
+        let digits: String = (k + 2..k + 6)
+            .map(|k| self.at(k))
+            .take_while(|text| is_digits(text))
+            .collect();
+        let number = u8::try_from(digits.parse::<u32>().ok()?).ok()?;
+        (digits.len() < 4 && (32..127).contains(&number)).then_some(char::from(number))
+    }
+
     /// Literal strings of an argument list (with or without parentheses), and the names that stand in it.
     fn arguments(&self, k: usize) -> (Vec<String>, HashSet<&str>) {
         let (mut strings, mut flags, mut level) = (Vec::new(), HashSet::new(), 0_i32);
-        for token in self.tokens.iter().skip(k).take(40) {
+        for (j, token) in self.tokens.iter().enumerate().skip(k).take(40) {
             match token.kind {
                 Kind::Other if ["(", "[", "{"].contains(&token.text) => level += 1,
                 Kind::Other if [")", "]", "}"].contains(&token.text) => {
@@ -394,6 +450,8 @@ impl Seen<'_, '_> {
                     flags.insert(token.text);
                     if let Some(text) = self.names.get(token.text) {
                         strings.push(text.clone());
+                    } else if let Some(character) = self.character(j, token.text) {
+                        strings.push(character.to_string());
                     } else if level == 0 && !["glob", "qw"].contains(&token.text) {
                         break;
                     }
@@ -404,6 +462,10 @@ impl Seen<'_, '_> {
         }
         (strings, flags)
     }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// The text that base64 hides, or the text itself.

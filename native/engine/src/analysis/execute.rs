@@ -1,39 +1,30 @@
 //! What a walk does with one command: code that a shell would run, simple commands, and the tables' word on them.
 
-use super::effects::{Finding, Intent};
+use super::effects::Finding;
 use super::environment::{one, Elements};
-use super::ordinary::is_ordinary;
 use super::outputs::printed;
 use super::parser::parse_marked;
+use super::supposed::suppose;
 use super::tree::{Assign, Node, Part, Script, Simple, Word};
-use super::values::{base_name, is_space, length, without_version, Arg, SELF, UNKNOWN};
+use super::values::{
+    base_name, is_space, length, without_version, Arg, SELF, UNKNOWN, UNKNOWN_TEXT,
+};
 use super::walk::{Call, Handler, Program, Receiver, Walk, ARG_COST, MAX_NESTED};
 use super::words::graver;
 use std::borrow::Cow;
 
-const HIDDEN: &[&str] = &[
-    "rm",
-    "dd",
-    "shred",
-    "mkfs",
-    "wipefs",
-    "mkfs.ext4",
-    "chmod",
-    "chown",
-];
 const PARSE_COST: usize = 2; // of a character that is read as code
-const GRAVE: &[&str] = &[
-    "fs.delete.root",
-    "disk.overwrite",
-    "disk.format",
-    "fs.permission.root",
-];
-
 /// What the tables know of a program, and the name they know it by.
 struct Known<'a> {
     key: Cow<'a, str>,
     handler: Option<Handler>,
     programs: &'static [Program],
+}
+
+/// Whether a whole line of the code is not known.
+fn has_unseen_line(code: &str) -> bool {
+    code.split('\n')
+        .any(|line| line.trim_matches([' ', '\t']) == UNKNOWN_TEXT)
 }
 
 impl Walk {
@@ -69,7 +60,9 @@ impl Walk {
             }
             return Arg::unknown();
         }
-        if matches!(code.taint, "net" | "decoded") {
+        if matches!(code.taint, "net" | "decoded")
+            || (code.taint == "text" && has_unseen_line(&code.text))
+        {
             self.unreadable(&code, program);
         }
         if !self.spend(PARSE_COST * length(&code.text)) {
@@ -85,7 +78,7 @@ impl Walk {
     pub fn unreadable(&mut self, code: &Arg, program: &str) {
         let (name, scope) = match code.taint {
             "net" => ("net.fetch_exec", "remote"),
-            "decoded" => ("exec.obfuscated", "unknown"),
+            "decoded" | "text" => ("exec.obfuscated", "unknown"),
             _ => ("exec.dynamic", "unknown"),
         };
         self.emit(Finding::new(name, "", scope), program);
@@ -264,12 +257,20 @@ impl Walk {
             }
             self.receivers.pop();
         }
+        if handler.is_none() {
+            suppose(self, call, true);
+        }
         let mut out =
             out.unwrap_or_else(|| printed(&call.program, &call.args, call.stdin.as_ref()));
         if self.secrets != secrets {
             out.taint = "secret";
         }
         out
+    }
+
+    /// Whether the tables have a program of exactly this name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        (self.tables.handler)(name).is_some() || !(self.tables.programs)(name).is_empty()
     }
 
     /// The tables' name for a program: `python3.12` is python, `mkfs.ext4` is mkfs.
@@ -363,23 +364,7 @@ impl Walk {
             }
             self.ran(&Arg::new(call.path.as_str()), &call.program);
         }
-        if is_ordinary(&call.program) {
-            return;
-        }
-        let hidden = |arg: &Arg| HIDDEN.contains(&base_name(&arg.text));
-        let Some(place) = call.args.iter().position(hidden) else {
-            return;
-        };
-        let before = self.found.list().len();
-        let inner = call.args.iter().skip(place).cloned().collect();
-        self.execute(inner, call.stdin.clone(), true);
-        if self.is_exhausted() {
-            return;
-        }
-        let grave = |intent: &Intent| GRAVE.contains(&intent.name);
-        for intent in self.found.back_to(before).into_iter().filter(grave) {
-            self.found.add(intent);
-        }
+        suppose(self, call, false);
     }
 
     fn called(&mut self, place: usize, args: Vec<Arg>, stdin: Option<&Arg>) -> Arg {

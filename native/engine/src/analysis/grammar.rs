@@ -181,6 +181,8 @@ pub struct Level {
     pub attached: Vec<&'static str>,
     /// Whether the first operand ends the options.
     pub leading: bool,
+    /// Whether it has a harmless part: the program's arguments are data.
+    pub reads: bool,
     /// Whether this level's options may stand behind a subcommand.
     pub anywhere: bool,
     /// Options that turn the call into one that only prints.
@@ -280,6 +282,7 @@ fn level(document: &Document, depth: usize) -> Option<Level> {
         leading: document.get("leading") == Some(&Value::Bool(true)),
         anywhere: document.get("anywhere") == Some(&Value::Bool(true)),
         help: texts(document, "help")?,
+        reads: document.contains_key("harmless"),
         ..Level::default()
     };
     if let Some(effects) = document.get("effects") {

@@ -6,7 +6,7 @@ use super::effects::Finding;
 use super::grammar::{grammar, like, Condition, Effect, Glob, Level, Names, Selection, Switch};
 use super::options::{split_with, Options, Valued};
 use super::paths::is_disk;
-use super::values::Arg;
+use super::values::{spaced, Arg};
 use super::walk::{Call, Walk};
 
 const PACKED: &[&str] = &[
@@ -199,7 +199,7 @@ fn tell(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options) {
                 walk.code(code, &call.program, None);
             }
         }
-        "spawn" => spawned(walk, call, args(given)),
+        "line" | "spawn" => spawned(walk, call, effect.act, args(given)),
         "secret" => {
             walk.secrets += 1;
             walk.give(Finding::new("secret.read", effect.target, "cloud"));
@@ -214,12 +214,17 @@ fn tell(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options) {
     }
 }
 
-/// A command of its own, perhaps behind a `--`; what it would do is told by the walk itself.
-fn spawned(walk: &mut Walk, call: &Call, mut argv: Vec<Arg>) {
+/// A command of its own, or the words of a text that a shell runs; perhaps behind a `--`; what it would do is told by the walk itself.
+fn spawned(walk: &mut Walk, call: &Call, act: &str, mut argv: Vec<Arg>) {
     if argv.first().is_some_and(|first| first.text == "--") {
         argv.remove(0);
     }
-    if !argv.is_empty() {
+    if argv.is_empty() {
+        return;
+    }
+    if act == "line" {
+        walk.code(Arg::new(spaced(&argv)), &call.program, None);
+    } else {
         walk.execute(argv, call.stdin.clone(), false);
     }
 }

@@ -9,6 +9,7 @@ use super::code_scan::{scan, scan_cost, Act, Deed};
 use super::effects::Finding;
 use super::environment::one;
 use super::options::split;
+use super::outputs::rewritten;
 use super::patterns::{is_alpha, starts, stripped, Pattern};
 use super::small_languages;
 use super::values::{Arg, SELF, UNKNOWN};
@@ -57,7 +58,9 @@ fn code_options(name: &str) -> Option<&'static [&'static str]> {
         "python" | "python2" | "python3" | "pypy" | "pypy3" | "guile" | "ipython" => &["-c"],
         "perl" => &["-e", "-E"],
         "ruby" | "lua" | "luajit" | "osascript" | "Rscript" | "groovy" | "scala" | "elixir"
-        | "julia" | "tsx" | "jrunscript" => &["-e"],
+        | "julia" | "tsx" | "jrunscript" | "R" | "irb" | "pry" | "ghc" | "clj" | "bb" => &["-e"],
+        "octave" => &["--eval"],
+        "zx" => &["--eval", "-e"],
         "node" => &["-e", "-p", "--eval", "--print"],
         "nodejs" => &["-e", "-p"],
         "bun" => &["-e", "--eval"],
@@ -182,8 +185,9 @@ fn language(walk: &mut Walk, call: &Call) -> Option<Arg> {
     }
     if !ran {
         file_or_stdin(walk, call, name);
+        return Some(Arg::unknown());
     }
-    Some(Arg::unknown())
+    Some(rewritten(call.stdin.as_ref()))
 }
 
 /// `-c`, or a cluster that ends in it (`-ne`).
@@ -211,7 +215,10 @@ fn file_or_stdin(walk: &mut Walk, call: &Call, name: &str) {
     let operands = split(&call.args, valued(name), &[], false).operands;
     let content = match operands.first() {
         Some(path) if path.text != "-" => {
-            let content = walk.file(&path.text).cloned();
+            let content = match path.text.as_str() {
+                "/dev/stdin" | "/proc/self/fd/0" => call.stdin.clone(),
+                text => walk.file(text).cloned(),
+            };
             if content.is_none() {
                 walk.ran(path, &call.program);
             }
@@ -231,7 +238,7 @@ fn inline(walk: &mut Walk, code: &Arg, program: &str) {
         .trim_matches([UNKNOWN, ' ', '\n', '\t'])
         .is_empty()
     {
-        if !stripped(&code.text).is_empty() && matches!(code.taint, "net" | "decoded") {
+        if !stripped(&code.text).is_empty() && matches!(code.taint, "net" | "decoded" | "text") {
             walk.unreadable(code, program);
         }
         return;
@@ -262,6 +269,7 @@ fn done(walk: &mut Walk, act: Act, program: &str) {
         .collect();
     let first = args.first().cloned().unwrap_or_default();
     match act.deed {
+        Deed::Inline => inline(walk, &Arg::new(first.text), program),
         Deed::Code => {
             walk.code(first, program, None);
         }

@@ -32,6 +32,7 @@ mod redirect;
 pub mod scan;
 mod sed_scripts;
 mod small_languages;
+mod supposed;
 pub mod tables;
 pub mod tree;
 pub mod values;

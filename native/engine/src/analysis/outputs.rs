@@ -17,6 +17,10 @@ const DOWNLOADERS: &[&str] = &[
     "telnet",
     "xh",
     "ftp",
+    "nc",
+    "ncat",
+    "netcat",
+    "dig",
     "w3m",
     "iwr",
     "irm",
@@ -26,15 +30,26 @@ const DOWNLOADERS: &[&str] = &[
 const PASSES: &[&str] = &[
     "cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat",
 ];
-const FILTERS: &[&str] = &[
-    "sed", "awk", "gawk", "mawk", "tr", "cut", "grep", "egrep", "rg", "jq", "perl", "python3",
+/// They give some of the lines.
+const FILTERS: &[&str] = &["grep", "egrep", "fgrep", "rg"];
+#[rustfmt::skip]
+const REWRITERS: &[&str] = &[
+    "sed", "gsed", "awk", "gawk", "mawk", "nawk", "tr", "cut", "jq", "yq", "iconv", "fold", "fmt", "paste", "column",
+    "expand", "unexpand", "strings", "colrm", "col", "pr", "join", "m4", "envsubst", "csplit", "dd",
 ];
 const DECODERS: &[&str] = &[
     "base64", "base32", "basenc", "xxd", "openssl", "gpg", "rev", "gunzip", "zcat", "uudecode",
-    "bzcat", "xzcat", "gzip",
+    "bzcat", "xzcat", "gzip", "bzip2", "bunzip2", "xz", "unxz", "zstd", "zstdcat", "lz4", "lz4cat",
+    "lzcat", "brotli", "unzip", "tar", "7z", "unrar",
 ];
 /// Programs of [`DECODERS`] that decode without an option.
-const ALWAYS: &[&str] = &["rev", "gunzip", "zcat", "uudecode", "gpg", "bzcat", "xzcat"];
+#[rustfmt::skip]
+const ALWAYS: &[&str] = &[
+    "rev", "gunzip", "zcat", "uudecode", "gpg", "bzcat", "xzcat", "bunzip2", "unxz", "zstdcat", "lz4cat", "lzcat",
+    "unzip", "tar", "7z", "unrar",
+];
+/// Taints that outlive a rewriting.
+const STRONGER: &[&str] = &["net", "decoded", "secret", "guard"];
 /// Options of a search that narrow it by nothing, as far as known.
 const WIDE: &[&str] = &[
     "-name",
@@ -62,11 +77,21 @@ pub fn printed(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Arg {
     if PASSES.contains(&program) {
         return passed(args, stdin);
     }
+    if REWRITERS.contains(&program) {
+        return rewritten(stdin);
+    }
     let taint = stdin.map_or("", |arg| arg.taint);
     if taint.is_empty() && stdin.is_some_and(Arg::known) && FILTERS.contains(&program) {
         return Arg::unknown_from("text");
     }
     Arg::unknown_from(taint)
+}
+
+/// What a program makes of its input, or of a file: unknown, and no longer what it was.
+#[must_use]
+pub fn rewritten(stdin: Option<&Arg>) -> Arg {
+    let stronger = stdin.filter(|arg| STRONGER.contains(&arg.taint));
+    Arg::unknown_from(stronger.map_or("text", |arg| arg.taint))
 }
 
 /// What a program prints whose arguments say it.
@@ -223,7 +248,7 @@ fn from_decoder(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Arg {
             Some(text) => Arg::tainted(text, "decoded"),
             None => Arg::unknown_from("decoded"),
         },
-        Some(stdin) if stdin.taint == "net" => Arg::unknown_from("net"),
+        Some(stdin) if matches!(stdin.taint, "net" | "secret") => Arg::unknown_from(stdin.taint),
         _ => Arg::unknown_from("decoded"),
     }
 }

@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
-use super::options::split;
+use super::options::{split, Options};
 use super::patterns::Pattern;
 use super::sed_scripts;
-use super::values::{after_last, length, spaced, Arg, HOME, UNKNOWN};
+use super::values::{after_last, length, quoted, spaced, Arg, HOME, UNKNOWN};
 use super::walk::{Call, Handler, Walk};
 
 macro_rules! pattern {
@@ -36,16 +36,30 @@ pattern!(
     EDITOR_WRITES,
     r"^:?\s*(?:silent!?\s+)?w(?:rite|q)?!?\s+([^\s!]\S*)"
 );
-pattern!(EDITOR_SYSTEM, r#"system\(\s*(?:'(.*?)'|"(.*?)")"#);
+pattern!(
+    EDITOR_SYSTEM,
+    r#"(?:system|execute)\(\s*(?:'(.*?)'|"(.*?)")"#
+);
 pattern!(ED, r"(?:^|\n)[^\S\n]*!([^\n]+)");
 pattern!(
     EMACS,
     r#"\((?:async-)?shell-command(?:-to-string)?\s+"((?:[^"\\]|\\.)*)""#,
 );
 pattern!(LESS, r"^\+!(.+)");
-pattern!(EXPECT, r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec)\s+([^\n;}]+)");
+pattern!(
+    EXPECT,
+    r"(?:^|[;\n{])[^\S\n]*(?:spawn|exec|system)\s+\{?([^\n;}]+)"
+);
 pattern!(GDB, r"^\s*(?:shell|!)\s*(.+)");
-pattern!(MAKE, r"\n\t[@-]*([^\n]+)");
+pattern!(
+    RECIPE,
+    r"(?:\n\t|(?:^|\n)[^\s:=#][^:=#\n]*:[^=;\n]*;)[ \t]*[@-]*([^\n]+)"
+);
+pattern!(MAKE_RUNS, r"\$[({]shell\s+([^\n)}]+)");
+pattern!(
+    MAKE_SHELL,
+    r"(?:^|\n)[ \t]*SHELL[ \t]*[:?+]*=[ \t]*([^\n]+)"
+);
 pattern!(
     TAR,
     r"^--(?:checkpoint-action=exec|to-command|use-compress-program|rsh-command|info-script|new-volume-script)",
@@ -55,6 +69,8 @@ pattern!(
     SQL_SHELL,
     r"(?:^|\n)[^\S\n]*(?:\\!|\.shell|\.system|system)\s+([^\n]+)"
 );
+static SQL_PROGRAM: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::ignoring_case(r"\b(?:to|from)\s+program\s+'([^']+)'"));
 static SOCAT: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::ignoring_case(r"^(?:exec|system):([^,]+)"));
 static GIT: LazyLock<Pattern> = LazyLock::new(|| {
@@ -68,8 +84,18 @@ const MAX_AWK: usize = 8 * 1024; // characters of a program, as in Python
 #[rustfmt::skip]
 const TMUX: &[&str] = &[
     "new", "new-session", "neww", "new-window", "splitw", "split-window", "run", "run-shell", "send", "send-keys",
-    "respawn-pane",
+    "respawn-pane", "pipe-pane", "if-shell",
 ];
+#[rustfmt::skip]
+const TAR_COMMANDS: &[&str] = &[
+    "--to-command", "--use-compress-program", "--rsh-command", "--info-script", "--new-volume-script",
+    "--checkpoint-action",
+];
+#[rustfmt::skip]
+const GIT_PROGRAMS: &[&str] = &[
+    "--upload-pack", "--receive-pack", "--exec", "-u", "--to-cmd", "--cc-cmd", "--header-cmd", "--smtp-server",
+];
+const MAX_LINES: usize = 200; // of what an editor or a tool reads from its input
 
 /// The handler of a tool with a small language of its own.
 #[must_use]
@@ -78,22 +104,20 @@ pub fn handler(name: &str) -> Option<Handler> {
         "ansible" => ansible,
         "awk" | "gawk" | "mawk" | "nawk" => awk,
         "ed" => |walk, call| lines_of_code(walk, call, &ED),
-        "emacs" => |walk, call| lines_of_code(walk, call, &EMACS),
-        "less" => |walk, call| lines_of_code(walk, call, &LESS),
+        "emacs" | "emacsclient" => |walk, call| lines_of_code(walk, call, &EMACS),
+        "less" | "more" => |walk, call| lines_of_code(walk, call, &LESS),
         "expect" | "tclsh" => |walk, call| lines_of_code(walk, call, &EXPECT),
         "gdb" => |walk, call| lines_of_code(walk, call, &GDB),
         "git" => git,
-        "gmake" | "make" => |walk, call| lines_of_code(walk, call, &MAKE),
+        "gmake" | "make" => make,
         "gsed" | "sed" => sed,
         "gtar" | "tar" => tar,
         "man" => man,
         "osascript" => osascript,
-        "psql" | "sqlite3" | "mysql" | "mariadb" => {
-            |walk, call| lines_of_code(walk, call, &SQL_SHELL)
-        }
+        "psql" | "sqlite3" | "mysql" | "mariadb" | "duckdb" => database,
         "rsync" => rsync,
         "socat" => socat,
-        "tmux" => tmux,
+        "byobu" | "tmux" => tmux,
         "vim" | "vi" | "nvim" | "ex" | "view" | "rvim" => editor,
         _ => return None,
     })
@@ -111,7 +135,7 @@ fn unescaped(text: &str) -> String {
 }
 
 fn osascript(walk: &mut Walk, call: &Call) -> Option<Arg> {
-    for arg in &call.args {
+    for arg in call.args.iter().chain(&call.stdin) {
         for found in APPLE.all(&arg.text) {
             walk.code(Arg::new(unescaped(found.text(1))), "osascript", None);
         }
@@ -120,14 +144,11 @@ fn osascript(walk: &mut Walk, call: &Call) -> Option<Arg> {
 }
 
 fn awk(walk: &mut Walk, call: &Call) -> Option<Arg> {
-    let operands = split(
-        &call.args,
-        "Fvf",
-        &["--field-separator", "--assign", "--file"],
-        false,
-    )
-    .operands;
-    let program = operands.first().filter(|program| program.known())?;
+    let long = ["--field-separator", "--assign", "--file"];
+    let opts = split(&call.args, "Fvf", &long, false);
+    let program = scripted(walk, call, &opts, &["-f", "--file"])
+        .or_else(|| opts.operands.first().cloned())
+        .filter(Arg::known)?;
     if length(&program.text) > MAX_AWK {
         walk.exhaust("too long");
         return None;
@@ -152,6 +173,15 @@ fn awk(walk: &mut Walk, call: &Call) -> Option<Arg> {
     None
 }
 
+/// A program in a file that an option names: standard input, or one whose content is known.
+fn scripted(walk: &Walk, call: &Call, opts: &Options, names: &[&str]) -> Option<Arg> {
+    let path = names.iter().find_map(|name| opts.value(name))?;
+    match path.text.as_str() {
+        "-" | "/dev/stdin" | "/proc/self/fd/0" => call.stdin.clone(),
+        text => walk.file(text).cloned(),
+    }
+}
+
 /// sed's `e` command and `w` file.
 fn sed(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let opts = split(&call.args, "efl", &["--expression", "--file"], false);
@@ -162,6 +192,8 @@ fn sed(walk: &mut Walk, call: &Call) -> Option<Arg> {
     if scripts.is_empty() {
         scripts.extend(opts.operands.first());
     }
+    let file = scripted(walk, call, &opts, &["-f", "--file"]);
+    scripts.extend(&file);
     for script in scripts {
         let separates = |b: &u8| matches!(b, b';' | b'\n' | b'{' | b'}');
         let starts = 1 + script.text.bytes().filter(|b| separates(b)).count();
@@ -191,7 +223,17 @@ fn editor(walk: &mut Walk, call: &Call) -> Option<Arg> {
         .filter(|(a, _)| takes(a))
         .map(|(_, b)| b.text.as_str())
         .collect();
+    let pairs = args.iter().zip(args.iter().skip(1));
+    let clusters = pairs.filter(|(a, _)| is_letters(&a.text, 2, "c"));
+    values.extend(clusters.map(|(_, b)| b.text.as_str()));
     values.extend(args.iter().filter_map(|a| a.text.strip_prefix('+')));
+    if call.program == "ex" || args.iter().any(|a| is_letters(&a.text, 1, "eEs")) {
+        let lines = call
+            .stdin
+            .iter()
+            .flat_map(|text| text.text.split('\n').take(MAX_LINES));
+        values.extend(lines);
+    }
     for value in values {
         if let Some(found) = EDITOR_RUNS.captures(value) {
             walk.code(Arg::new(found.text(1)), &call.program, None);
@@ -202,6 +244,46 @@ fn editor(walk: &mut Walk, call: &Call) -> Option<Arg> {
         for found in EDITOR_SYSTEM.all(value) {
             let code = found.group(1).unwrap_or(found.text(2));
             walk.code(Arg::new(code), &call.program, None);
+        }
+    }
+    None
+}
+
+/// A cluster of so many letters or up to three more, of which the last is one of `ends`.
+fn is_letters(text: &str, least: usize, ends: &str) -> bool {
+    let letters = text.strip_prefix('-').unwrap_or("");
+    (least..=least + 3).contains(&letters.len())
+        && letters.bytes().all(|b| b.is_ascii_alphabetic())
+        && letters.ends_with(|c| ends.contains(c))
+}
+
+/// Recipes and `$(shell ...)` of a makefile that is given or known, and a SHELL that is a command.
+fn make(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let long = ["--eval", "--file", "--makefile", "--directory"];
+    let opts = split(&call.args, "fCIEjlWo", &long, false);
+    let file = scripted(walk, call, &opts, &["-f", "--file", "--makefile"]);
+    for text in call.args.iter().chain(&file) {
+        if !walk.spend(length(&text.text) / 2) {
+            return None;
+        }
+        for (pattern, blank) in [(&RECIPE, false), (&MAKE_RUNS, false), (&MAKE_SHELL, true)] {
+            for found in pattern.all(&text.text).iter().take(MAX_LINES) {
+                if !blank || found.text(1).contains(' ') {
+                    walk.code(Arg::new(found.text(1)), &call.program, None);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Shell escapes of database shells: `\! cmd`, `.shell cmd`, `.system cmd`, and `COPY ... TO PROGRAM 'cmd'`.
+fn database(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    for arg in call.args.iter().chain(&call.stdin) {
+        for pattern in [&SQL_SHELL, &SQL_PROGRAM] {
+            for found in pattern.all(&arg.text) {
+                walk.code(Arg::new(found.text(1)), &call.program, None);
+            }
         }
     }
     None
@@ -230,7 +312,8 @@ fn ansible(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let module = opts.value("-m").or_else(|| opts.value("--module-name"));
     let runs = |module: &Arg| matches!(after_last(&module.text, '.'), "shell" | "command" | "raw");
     if module.is_none_or(runs) {
-        walk.code(code.clone(), "ansible", None);
+        let text = code.text.strip_prefix("cmd=").unwrap_or(&code.text);
+        walk.code(code.with_text(text), "ansible", None);
     }
     None
 }
@@ -256,8 +339,18 @@ fn tar(walk: &mut Walk, call: &Call) -> Option<Arg> {
             walk.code(Arg::new(found.text(1)), "tar", None);
         }
     }
-    let opts = split(&call.args, "fCIXTbgF", &[], false);
+    let opts = split(&call.args, "fCIXTbgF", TAR_COMMANDS, false);
+    let given = |option: &str| call.args.iter().any(|a| a.text == option);
+    let checkpoint = opts.value("--checkpoint-action");
+    if let Some(code) = checkpoint.and_then(|value| value.text.strip_prefix("exec=")) {
+        if given("--checkpoint-action") {
+            walk.code(Arg::new(code), "tar", None);
+        }
+    }
     for option in ["-I", "-F"] {
+        spaced_value(walk, opts.value(option), "tar");
+    }
+    for option in TAR_COMMANDS.iter().take(5).filter(|option| given(option)) {
         spaced_value(walk, opts.value(option), "tar");
     }
     None
@@ -272,7 +365,7 @@ fn spaced_value(walk: &mut Walk, value: Option<&Arg>, program: &str) {
 
 fn rsync(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let opts = split(&call.args, "ef", &["--rsh", "--rsync-path"], false);
-    for option in ["-e", "--rsh"] {
+    for option in ["-e", "--rsh", "--rsync-path"] {
         spaced_value(walk, opts.value(option), "rsync");
     }
     None
@@ -285,7 +378,7 @@ fn git(walk: &mut Walk, call: &Call) -> Option<Arg> {
         return None;
     }
     for (a, b) in args.iter().zip(args.iter().skip(1)) {
-        if !matches!(a.text.as_str(), "-c" | "--config-env") {
+        if !matches!(a.text.as_str(), "-c" | "--config-env" | "--config") {
             continue;
         }
         if let Some(found) = GIT.captures(&b.text) {
@@ -322,7 +415,7 @@ fn git(walk: &mut Walk, call: &Call) -> Option<Arg> {
             }
         }
     }
-    for flag in ["--upload-pack", "--receive-pack", "--exec", "-u"] {
+    for flag in GIT_PROGRAMS {
         spaced_value(walk, split(args, "", &[flag], false).value(flag), "git");
     }
     None
@@ -344,8 +437,11 @@ fn git_words(walk: &mut Walk, args: &[Arg], [first, second]: [&str; 2]) {
         .filter(|a| !matches!(a.text.as_str(), "--recursive" | "-q" | "--quiet"))
         .take(most)
         .collect();
-    if !rest.is_empty() {
-        walk.code(Arg::new(spaced(rest)), "git", None);
+    if let [only] = rest.as_slice() {
+        walk.code((*only).clone(), "git", None);
+    } else if !rest.is_empty() {
+        let words: Vec<String> = rest.into_iter().map(quoted).collect();
+        walk.code(Arg::new(words.join(" ")), "git", None);
     }
 }
 

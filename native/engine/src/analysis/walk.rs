@@ -92,6 +92,7 @@ pub struct Walk {
     pub parallel: u32,
     /// How many loops are around.
     pub looping: u32,
+    pub(crate) supposed: u32, // suppositions around
     pub(crate) stack: Vec<(Rc<Node>, u32)>,
     pub(crate) receivers: Vec<Receiver>,
     exhausted: &'static str,
@@ -125,6 +126,7 @@ impl Walk {
             input: String::new(),
             parallel: 0,
             looping: 0,
+            supposed: 0,
             stack: Vec::new(),
             receivers: Vec::new(),
             exhausted: "",

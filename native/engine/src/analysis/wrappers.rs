@@ -10,6 +10,7 @@ use super::environment::one;
 use super::options::{split, Options};
 use super::outputs::printed;
 use super::patterns::{stripped, words, Pattern};
+use super::supposed::suppose;
 use super::values::{
     after_last, is_space, length, partition, spaced, truncated, Arg, HOME_TEXT, UNKNOWN,
 };
@@ -17,8 +18,9 @@ use super::walk::{Call, Handler, Walk};
 use super::wrapper_table::{wrapper, Wrapper, DOCKER_LONG};
 
 static ASSIGNMENT: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"^[A-Za-z_]\w*="));
-static SSH_OPTION: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::new(r"^(?:ProxyCommand|LocalCommand)[= ]\s*(.+)"));
+static SSH_OPTION: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::ignoring_case(r"^(?:proxycommand|localcommand|knownhostscommand)[= ]\s*(.+)")
+});
 static CRON_LINE: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*(.+)"));
 const MAX_ITEMS: usize = 64;
@@ -29,12 +31,15 @@ const MAX_FILLED: usize = 65536;
 pub fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "at" | "batch" => at,
+        "cmake" => cmake,
         "crontab" => crontab,
+        "docker-compose" => composed,
         "docker" | "nerdctl" | "podman" => container,
         "fd" | "fdfind" => fd,
         "find" | "gfind" => find,
         "kubectl" | "oc" => kubectl,
         "parallel" => parallel,
+        "scp" | "sftp" => copied,
         "ssh" => ssh,
         "xargs" => xargs,
         _ => return wrapper(name).map(|_| wrapped as Handler),
@@ -47,6 +52,10 @@ fn wrapped(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let mut args = call.args.clone();
     if !spec.words.is_empty() {
         args = after_words(args, spec);
+        if args.is_empty() {
+            // another subcommand, of which we do not know that it runs something
+            suppose(walk, call, true);
+        }
     }
     if call.program == "env" {
         let mut operand = false;
@@ -351,14 +360,7 @@ fn fd(walk: &mut Walk, call: &Call) -> Option<Arg> {
 
 fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let opts = split(&call.args, "bcDeEFIiJLlmopQRSWw", &[], true);
-    if let Some(found) = opts
-        .value("-o")
-        .and_then(|value| SSH_OPTION.captures(&value.text))
-    {
-        if found.text(1) != "none" {
-            walk.code(Arg::new(found.text(1)), "ssh", None);
-        }
-    }
+    ssh_options(walk, &opts);
     let command: Vec<Arg> = opts.operands.iter().skip(1).cloned().collect();
     let code = if command.is_empty() {
         call.stdin.clone()
@@ -366,6 +368,9 @@ fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
         Some(Arg::new(spaced(&command)))
     };
     let code = code.filter(|code| !code.text.is_empty())?;
+    if !code.known() && matches!(code.taint, "decoded" | "net" | "text") {
+        walk.unreadable(&code, "ssh");
+    }
     let cwd = std::mem::replace(&mut walk.env.cwd, HOME_TEXT.to_owned());
     let out = if code.known() || !command.is_empty() {
         let stdin = call.stdin.clone().filter(|_| !command.is_empty());
@@ -375,6 +380,45 @@ fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
     };
     walk.env.cwd = cwd;
     Some(out)
+}
+
+/// Commands that ssh and its like run on this machine.
+fn ssh_options(walk: &mut Walk, opts: &Options) {
+    for (_, value) in opts.given().iter().filter(|(name, _)| name == "-o") {
+        if let Some(found) = SSH_OPTION.captures(&value.text) {
+            if found.text(1) != "none" {
+                walk.code(Arg::new(found.text(1)), "ssh", None);
+            }
+        }
+    }
+}
+
+/// scp, sftp: the options of ssh, `-S` and `-D` programs, and sftp's own lines.
+fn copied(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let opts = split(&call.args, "bcDFiJloPRSX", &[], true);
+    ssh_options(walk, &opts);
+    for (name, value) in opts.given() {
+        if matches!(name.as_str(), "-S" | "-D") && value.text.contains(' ') {
+            walk.code(value.clone(), &call.program, None);
+        }
+    }
+    if call.program == "sftp" {
+        suppose(walk, call, true);
+    }
+    None
+}
+
+/// docker-compose is docker's compose.
+fn composed(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let mut args = vec![Arg::new("compose")];
+    args.extend(call.args.iter().cloned());
+    container(
+        walk,
+        &Call {
+            args,
+            ..call.clone()
+        },
+    )
 }
 
 /// docker, podman, nerdctl: exec and run; compose exec and run.
@@ -390,6 +434,15 @@ fn container(walk: &mut Walk, call: &Call) -> Option<Arg> {
         rest = split(rest.get(1..)?, "fp", DOCKER_LONG, true).operands;
     }
     let (first, rest) = rest.split_first()?;
+    if first.text == "unshare" && call.program == "podman" {
+        let inner = split(rest, "", &[], true).operands;
+        return Some(walk.execute(inner, call.stdin.clone(), false));
+    }
+    if first.text == "machine" && rest.first().is_some_and(|a| a.text == "ssh") {
+        let mut inner = vec![Arg::new("ssh")];
+        inner.extend(split(rest.get(1..)?, "", &[], true).operands);
+        return Some(walk.execute(inner, call.stdin.clone(), false));
+    }
     if !matches!(first.text.as_str(), "exec" | "run") {
         return None;
     }
@@ -414,12 +467,21 @@ fn inside(walk: &mut Walk, command: Vec<Arg>, stdin: Option<Arg>) -> Option<Arg>
     Some(Arg::unknown())
 }
 
+const KUBECTL_LONG: &[&str] = &[
+    "--namespace",
+    "--container",
+    "--context",
+    "--kubeconfig",
+    "--shell",
+];
+
 fn kubectl(walk: &mut Walk, call: &Call) -> Option<Arg> {
-    let has = |word: &str| call.args.iter().any(|a| a.text == word);
-    if !has("exec") && !has("run") {
-        return None;
-    }
-    let cut = call.args.iter().position(|a| a.text == "--")?;
+    let Some(cut) = call.args.iter().position(|a| a.text == "--") else {
+        let runs = |a: &Arg| matches!(a.text.as_str(), "exec" | "rsh" | "ssh");
+        let start = call.args.iter().position(runs)? + 1;
+        let rest = split(call.args.get(start..)?, "cnlf", KUBECTL_LONG, true).operands;
+        return inside(walk, rest.into_iter().skip(1).collect(), call.stdin.clone());
+    };
     inside(
         walk,
         call.args.iter().skip(cut + 1).cloned().collect(),
@@ -428,10 +490,38 @@ fn kubectl(walk: &mut Walk, call: &Call) -> Option<Arg> {
 }
 
 fn at(walk: &mut Walk, call: &Call) -> Option<Arg> {
-    if let Some(code) = call.stdin.as_ref().filter(|code| code.known()) {
+    if let Some(code) = &call.stdin {
         walk.code(code.clone(), &call.program, None);
     }
     Some(Arg::empty())
+}
+
+/// `cmake -E rm x`: its own spellings of common commands, and those that run another.
+fn cmake(walk: &mut Walk, call: &Call) -> Option<Arg> {
+    let [first, name, rest @ ..] = call.args.as_slice() else {
+        return None;
+    };
+    if first.text != "-E" {
+        return None;
+    }
+    let tool: &[&str] = match name.text.as_str() {
+        "copy" => &["cp"],
+        "copy_directory" => &["cp", "-r"],
+        "create_symlink" => &["ln", "-s"],
+        "env" => &["env"],
+        "remove" | "rm" => &["rm"],
+        "remove_directory" => &["rm", "-r"],
+        "rename" => &["mv"],
+        "time" => &["time"],
+        "touch" => &["touch"],
+        "chdir" => &[],
+        _ => return None,
+    };
+    let skipped = usize::from(tool.is_empty());
+    let mut argv: Vec<Arg> = tool.iter().map(|word| Arg::new(*word)).collect();
+    argv.extend(rest.iter().skip(skipped).cloned());
+    walk.execute(argv, call.stdin.clone(), false);
+    None
 }
 
 /// A crontab's lines: five fields and a command.

@@ -15,6 +15,9 @@ static PARTITION_WRITES: LazyLock<Pattern> = LazyLock::new(|| {
         r"|\bformat\b|sanitize|-o\b",
     ))
 });
+static PARTITION_INPUT: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::new(r"(?:^|\n)[ \t]*(?:w|write|wq|label:[^\n]*|,[^\n]*)[ \t]*(?:\n|$)")
+});
 static VISUDO_CHECKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"(^| )-c"));
 static POWERFUL_GROUP: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::new(r"(?:^|[ ,=])(?:sudo|wheel|admin|root|docker|lxd|disk|shadow)(?:[ ,]|\n?$)")
@@ -63,13 +66,13 @@ const INTERLOCK_VERBS: &[&str] = &[
 /// The names of the programs and what is known of each.
 #[rustfmt::skip]
 pub const PROGRAMS: &[(&str, Program)] = &[
-    ("adduser", account), ("bun", uninstalls), ("chpasswd", account), ("conda", uninstalls), ("docker", privileged),
-    ("dseditgroup", account), ("flit", uninstalls), ("gdisk", partitions), ("gpasswd", account),
+    ("adduser", account), ("bun", uninstalls), ("cfdisk", edits_partitions), ("chpasswd", account), ("conda", uninstalls), ("docker", privileged),
+    ("dseditgroup", account), ("fdisk", edits_partitions), ("flit", uninstalls), ("gdisk", scripted_partitions), ("gpasswd", account),
     ("groupmems", account), ("hatch", uninstalls), ("hdparm", partitions), ("interlock", interlock), ("kill", kill),
     ("killall", pkill), ("mamba", uninstalls), ("nerdctl", privileged), ("npm", uninstalls), ("nvme", partitions),
     ("parted", partitions), ("passwd", account), ("pdm", uninstalls), ("pip", uninstalls), ("pip3", uninstalls),
     ("pipx", uninstalls), ("pkill", pkill), ("pnpm", uninstalls), ("podman", privileged), ("poetry", uninstalls),
-    ("sfdisk", partitions), ("sgdisk", partitions), ("useradd", account), ("usermod", account), ("uv", uninstalls),
+    ("sfdisk", scripted_partitions), ("sgdisk", partitions), ("useradd", account), ("usermod", account), ("uv", uninstalls),
     ("visudo", account), ("yarn", uninstalls),
 ];
 
@@ -90,6 +93,23 @@ fn partitions(walk: &mut Walk, call: &Call) {
     if !PARTITION_WRITES.is_match(&spaced(&call.args)) {
         return;
     }
+    formatted(walk, call);
+}
+
+/// fdisk, gdisk, sfdisk with what they are told on standard input: nothing is changed before a `w`.
+fn edits_partitions(walk: &mut Walk, call: &Call) {
+    let writes = |stdin: &Arg| PARTITION_INPUT.is_match(&stdin.text);
+    if call.stdin.as_ref().is_some_and(writes) {
+        formatted(walk, call);
+    }
+}
+
+fn scripted_partitions(walk: &mut Walk, call: &Call) {
+    partitions(walk, call);
+    edits_partitions(walk, call);
+}
+
+fn formatted(walk: &mut Walk, call: &Call) {
     for arg in &call.args {
         if is_disk(&walk.place(arg).path) {
             give(walk, "disk.format", &arg.text, "device");

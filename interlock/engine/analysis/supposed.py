@@ -1,0 +1,179 @@
+"""What a program that we do not know would do, if it runs the command that its arguments seem to hold.
+
+Nothing says that it does, so this only serves objections: of what such a command would do, just what policies object to
+is told, what it would set or write for later commands is forgotten, and no proof is made of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from interlock.engine.analysis.effects import EFFECTS
+from interlock.engine.analysis.grammar_files import grammar_of
+from interlock.engine.analysis.ordinary import ORDINARY
+from interlock.engine.analysis.values import Arg, base_name
+
+if TYPE_CHECKING:
+    from interlock.engine.analysis.shell_run import Call, Walk
+
+__all__ = ["suppose"]
+
+_MAX_SUPPOSED: Final = 2  # suppositions inside each other
+_TRACE_COST: Final = 4  # of what is kept aside of the walk, a name
+_LOOK_COST: Final = 6  # of an argument that is looked at
+_MAX_HEADS: Final = 3  # programs among the arguments that are tried
+# Programs whose name among the arguments is enough, of which only what is told by a whole disk or directory counts.
+_HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
+_GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
+_SHORT: Final = re.compile(r"-[A-Za-z]{0,2}[cCeEx]")  # `-c`, `-lc`, `-e`, `-ex`
+# Words in the names of options and settings whose value is code.
+_CODE_WORDS: Final = frozenset({
+    "alias", "askpass", "batch", "chroot", "cmd", "cmds", "command", "commands", "editor", "eval", "exec", "execute",
+    "expr", "hook", "hooks", "invoke", "pager", "preview", "prog", "program", "proxycommand", "rsh", "run", "runner",
+    "script", "scripts", "shell", "ssh", "tunnels", "wrap", "wrapper",
+})  # fmt: skip
+_VERBS: Final = frozenset({
+    "cmd", "command", "console", "do", "exec", "execute", "invoke", "run", "runner", "sh", "shell", "spawn", "ssh",
+    "start",
+})  # fmt: skip
+_WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+_QUOTES: Final = re.compile(r"['\"`]")
+_MAX_NAME: Final = 40  # characters of an option's name
+_ESCAPES: Final = re.compile(r"(?:^|\n)[ \t]*:?(?:!|\\!|\.shell|\.system)[ \t]*([^\n]+)")  # of a tool's own language
+# What ordinary commands do as well, or what only a sum of them makes grave.
+_PLAIN: Final = frozenset({
+    "cloud.change", "cloud.read", "container.run", "exec.dynamic", "exec.inline", "exec.install", "exec.script",
+    "fs.delete", "fs.delete.recursive", "fs.list", "fs.permission", "fs.read", "fs.write", "net.connect", "net.fetch",
+    "net.upload", "privilege.escalate", "process.signal", "service.change", "vcs.fetch", "vcs.push",
+    "vcs.remote_change", "vcs.write",
+})  # fmt: skip
+
+
+def suppose(walk: Walk, call: Call, *, known: bool) -> None:
+    """Tell what is grave in the command that the call's arguments may hold; of a `known` program, less is supposed.
+
+    Raises: Exhausted.
+    """
+    if call.program in ORDINARY or (known and _reads(call.program)):
+        return
+    walk.env.spend(_LOOK_COST * len(call.args))
+    if walk.supposed < _MAX_SUPPOSED:
+        walk.supposed += 1
+        for code in _codes(call.args):
+            _suppose_code(walk, call, code)
+        if call.stdin is not None:
+            _suppose_input(walk, call, call.stdin)
+        if behind := _behind(call.args):
+            _forget(walk, _runner(walk, call, behind), _objected)
+        for argv in () if known else _headed(walk, call.args):
+            _forget(walk, _runner(walk, call, argv), _lost)
+        walk.supposed -= 1
+    for k, arg in enumerate(() if known else call.args):
+        if base_name(arg.text) in _HIDDEN:
+            _forget(walk, _runner(walk, call, call.args[k:]), _grave)
+            return
+
+
+def _reads(program: str) -> bool:
+    """Whether the program's grammar has a harmless part: its arguments are data."""
+    grammar = grammar_of(program)
+    return grammar is not None and grammar.level.harmless is not None
+
+
+def _runner(walk: Walk, call: Call, argv: Sequence[Arg]) -> Callable[[], object]:
+    return lambda: walk.execute(list(argv), call.stdin, functions=False)
+
+
+def _suppose_code(walk: Walk, call: Call, code: Arg) -> None:
+    """Code of a shell, or of a scripting language; these are alike in how they call a shell."""
+    plain = code._replace(text=code.text.lstrip("!: "))  # `!rm x`: a tool's way to the shell
+    _forget(walk, lambda: walk.code(plain, call.program, call.stdin), _objected)
+    if _QUOTES.search(code.text):
+        _forget(walk, _runner(walk, call, (Arg("node"), Arg("-e"), code)), _objected)
+
+
+def _suppose_input(walk: Walk, call: Call, text: Arg) -> None:
+    """Lines by which a tool's own language reaches the shell: `!rm x`, `system("rm x")`."""
+    walk.env.spend(len(text.text) // 4)
+    for m in itertools.islice(_ESCAPES.finditer(text.text), _MAX_HEADS):
+        code = Arg(m.group(1))
+        _forget(walk, functools.partial(walk.code, code, call.program), _objected)
+    if text.known and _QUOTES.search(text.text):
+        _forget(walk, _runner(walk, call, (Arg("node"), Arg("-e"), text)), _objected)
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in _WORDS.findall(name)} if len(name) <= _MAX_NAME else set()
+
+
+def _codes(args: Sequence[Arg]) -> Iterator[Arg]:
+    """What would be code: values of options (`-c 'rm x'`, `--command='rm x'`), and what stands behind a verb.
+
+    One word alone is none.
+    """
+    verb, option = False, False
+    for arg in args:
+        name, equals, value = arg.text.partition("=")
+        blank = " " in arg.text.strip()
+        if blank and option:
+            yield arg
+        elif blank and equals and _words(name) & _CODE_WORDS:
+            yield arg._replace(text=value)
+        elif blank and verb and name[:1] != "-":
+            yield arg
+        dashed = name[:1] == "-"
+        option = dashed and not equals and (_SHORT.fullmatch(name) is not None or bool(_words(name) & _CODE_WORDS))
+        verb = verb or (not dashed and not blank and bool(_words(name) & _VERBS))
+
+
+def _behind(args: Sequence[Arg]) -> Sequence[Arg]:
+    """The command behind a `--`."""
+    for k, arg in enumerate(args):
+        if arg.text == "--":
+            return args[k + 1 :] if k + 1 < len(args) and args[k + 1].text[:1] != "-" else ()
+    return ()
+
+
+def _headed(walk: Walk, args: Sequence[Arg]) -> Iterator[Sequence[Arg]]:
+    """What begins with the name of a program that we know, and has arguments."""
+    heads = 0
+    for k, arg in enumerate(args[:-1]):
+        name = base_name(arg.text)
+        if name not in ORDINARY and name not in _HIDDEN and walk.known(name):
+            heads += 1
+            if heads > _MAX_HEADS or (k and args[k - 1].text == "--"):
+                return
+            yield args[k:]
+
+
+def _objected(name: str) -> bool:
+    return name not in _PLAIN
+
+
+def _lost(name: str) -> bool:
+    """What cannot be undone: `reboot` and `passwd` are subcommands of many programs."""
+    return _objected(name) and not EFFECTS[name][1]
+
+
+def _grave(name: str) -> bool:
+    return name in _GRAVE
+
+
+def _forget(walk: Walk, go: Callable[[], object], kept: Callable[[str], bool]) -> None:
+    """Do it, keep what counts of what was found, and let nothing else of it last."""
+    env = walk.env
+    env.spend(_TRACE_COST * (len(walk.files) + len(walk.functions) + len(walk.aliases) + len(walk.called)))
+    found, partial, secrets, redirected = dict(walk.found), walk.partial, walk.secrets, walk.input
+    cwd, values, positional = env.cwd, env.copied(), env.positional
+    files, functions = walk.files.copy(), walk.functions.copy()
+    aliases, called = walk.aliases.copy(), walk.called.copy()
+    go()
+    counted = [i for i in walk.found if i not in found and kept(i.name)]
+    walk.found = found | dict.fromkeys(counted)
+    walk.partial, walk.secrets, walk.input = partial, secrets, redirected
+    env.cwd, env.values, env.positional = cwd, values, positional
+    walk.files, walk.functions, walk.aliases, walk.called = files, functions, aliases, called

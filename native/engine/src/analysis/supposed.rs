@@ -1,0 +1,244 @@
+//! What a program that we do not know would do, if it runs the command that its arguments seem to hold.
+//!
+//! Nothing says that it does, so this only serves objections: of what such a command would do, just what policies
+//! object to is told, what it would set or write for later commands is forgotten, and no proof is made of it.
+
+use std::sync::LazyLock;
+
+use super::effects::{effect_of, Intent};
+use super::grammar::grammar;
+use super::ordinary::is_ordinary;
+use super::patterns::{stripped, Pattern};
+use super::values::{base_name, length, partition, Arg};
+use super::walk::{Call, Walk};
+
+const MAX_SUPPOSED: u32 = 2; // suppositions inside each other
+const TRACE_COST: usize = 4; // of what is kept aside of the walk, a name
+const LOOK_COST: usize = 6; // of an argument that is looked at
+const MAX_HEADS: usize = 3; // programs among the arguments that are tried
+/// Programs whose name among the arguments is enough, of which only what is told by a whole disk or directory counts.
+const HIDDEN: &[&str] = &[
+    "rm",
+    "dd",
+    "shred",
+    "mkfs",
+    "wipefs",
+    "mkfs.ext4",
+    "chmod",
+    "chown",
+];
+const GRAVE: &[&str] = &[
+    "fs.delete.root",
+    "disk.overwrite",
+    "disk.format",
+    "fs.permission.root",
+];
+/// Words in the names of options and settings whose value is code.
+#[rustfmt::skip]
+const CODE_WORDS: &[&str] = &[
+    "alias", "askpass", "batch", "chroot", "cmd", "cmds", "command", "commands", "editor", "eval", "exec", "execute",
+    "expr", "hook", "hooks", "invoke", "pager", "preview", "prog", "program", "proxycommand", "rsh", "run", "runner",
+    "script", "scripts", "shell", "ssh", "tunnels", "wrap", "wrapper",
+];
+#[rustfmt::skip]
+const VERBS: &[&str] = &[
+    "cmd", "command", "console", "do", "exec", "execute", "invoke", "run", "runner", "sh", "shell", "spawn", "ssh",
+    "start",
+];
+const MAX_NAME: usize = 40; // characters of an option's name
+/// What ordinary commands do as well, or what only a sum of them makes grave.
+#[rustfmt::skip]
+const PLAIN: &[&str] = &[
+    "cloud.change", "cloud.read", "container.run", "exec.dynamic", "exec.inline", "exec.install", "exec.script",
+    "fs.delete", "fs.delete.recursive", "fs.list", "fs.permission", "fs.read", "fs.write", "net.connect", "net.fetch",
+    "net.upload", "privilege.escalate", "process.signal", "service.change", "vcs.fetch", "vcs.push",
+    "vcs.remote_change", "vcs.write",
+];
+/// Lines by which a tool's own language reaches the shell.
+static ESCAPES: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"(?:^|\n)[ \t]*:?(?:!|\\!|\.shell|\.system)[ \t]*([^\n]+)"));
+
+/// Tell what is grave in the command that the call's arguments may hold; of a `known` program, less is supposed.
+pub(crate) fn suppose(walk: &mut Walk, call: &Call, known: bool) {
+    if walk.is_exhausted() || is_ordinary(&call.program) || (known && reads(&call.program)) {
+        return;
+    }
+    if !walk.spend(LOOK_COST * call.args.len()) {
+        return;
+    }
+    if walk.supposed < MAX_SUPPOSED {
+        walk.supposed += 1;
+        for code in codes(&call.args) {
+            suppose_code(walk, call, &code);
+        }
+        if let Some(stdin) = &call.stdin {
+            suppose_input(walk, call, stdin);
+        }
+        run(walk, call, behind(&call.args), objected);
+        if !known {
+            for start in headed(walk, &call.args) {
+                run(walk, call, call.args.get(start..).unwrap_or(&[]), lost);
+            }
+        }
+        walk.supposed -= 1;
+    }
+    let hidden = |arg: &Arg| HIDDEN.contains(&base_name(&arg.text));
+    if let Some(start) = call.args.iter().position(hidden).filter(|_| !known) {
+        run(walk, call, call.args.get(start..).unwrap_or(&[]), grave);
+    }
+}
+
+/// Whether the program's grammar has a harmless part: its arguments are data.
+fn reads(program: &str) -> bool {
+    grammar(program).is_some_and(|level| level.reads)
+}
+
+fn run(walk: &mut Walk, call: &Call, argv: &[Arg], kept: fn(&Intent) -> bool) {
+    if !argv.is_empty() {
+        forget(walk, kept, |walk| {
+            walk.execute(argv.to_vec(), call.stdin.clone(), false);
+        });
+    }
+}
+
+/// Code of a shell, or of a scripting language; these are alike in how they call a shell.
+fn suppose_code(walk: &mut Walk, call: &Call, code: &Arg) {
+    // `!rm x`: a tool's way to the shell
+    let plain = code.with_text(code.text.trim_start_matches(['!', ':', ' ']));
+    forget(walk, objected, |walk| {
+        walk.code(plain, &call.program, call.stdin.clone());
+    });
+    suppose_language(walk, call, code);
+}
+
+fn suppose_language(walk: &mut Walk, call: &Call, code: &Arg) {
+    if code.text.contains(['\'', '"', '`']) {
+        let argv = [Arg::new("node"), Arg::new("-e"), code.clone()];
+        run(walk, call, &argv, objected);
+    }
+}
+
+/// Lines by which a tool's own language reaches the shell: `!rm x`, `system("rm x")`.
+fn suppose_input(walk: &mut Walk, call: &Call, text: &Arg) {
+    if !walk.spend(length(&text.text) / 4) {
+        return;
+    }
+    for found in ESCAPES.all(&text.text).iter().take(MAX_HEADS) {
+        let code = Arg::new(found.text(1));
+        forget(walk, objected, |walk| {
+            walk.code(code, &call.program, None);
+        });
+    }
+    if text.known() {
+        suppose_language(walk, call, text);
+    }
+}
+
+/// Whether one of the words in a name of letters, digits and signs is among `known`.
+fn speaks(name: &str, known: &[&str]) -> bool {
+    length(name) <= MAX_NAME
+        && name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|word| known.contains(&word.to_ascii_lowercase().as_str()))
+}
+
+/// `-c`, `-lc`, `-e`, `-ex`.
+fn is_short(name: &str) -> bool {
+    let letters = name.strip_prefix('-').unwrap_or("");
+    (1..4).contains(&letters.len())
+        && letters.bytes().all(|b| b.is_ascii_alphabetic())
+        && letters.ends_with(['c', 'C', 'e', 'E', 'x'])
+}
+
+/// What would be code: values of options (`-c 'rm x'`, `--command='rm x'`), and what stands behind a verb.
+///
+/// One word alone is none.
+fn codes(args: &[Arg]) -> Vec<Arg> {
+    let mut found = Vec::new();
+    let (mut verb, mut option) = (false, false);
+    for arg in args {
+        let (name, equals, value) = partition(&arg.text, '=');
+        let blank = stripped(&arg.text).contains(' ');
+        let dashed = name.starts_with('-');
+        if blank && option {
+            found.push(arg.clone());
+        } else if blank && equals && speaks(name, CODE_WORDS) {
+            found.push(arg.with_text(value));
+        } else if blank && verb && !dashed {
+            found.push(arg.clone());
+        }
+        option = dashed && !equals && (is_short(name) || speaks(name, CODE_WORDS));
+        verb = verb || (!dashed && !blank && speaks(name, VERBS));
+    }
+    found
+}
+
+/// The command behind a `--`.
+fn behind(args: &[Arg]) -> &[Arg] {
+    let Some(place) = args.iter().position(|arg| arg.text == "--") else {
+        return &[];
+    };
+    match args.get(place + 1..) {
+        Some(rest @ [first, ..]) if !first.text.starts_with('-') => rest,
+        _ => &[],
+    }
+}
+
+/// Where the name of a program stands that we know, with arguments behind it.
+fn headed(walk: &Walk, args: &[Arg]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut behind = false;
+    for (k, arg) in args.iter().take(args.len().saturating_sub(1)).enumerate() {
+        let name = base_name(&arg.text);
+        if !is_ordinary(name) && !HIDDEN.contains(&name) && walk.knows(name) {
+            if found.len() == MAX_HEADS || behind {
+                break;
+            }
+            found.push(k);
+        }
+        behind = arg.text == "--";
+    }
+    found
+}
+
+fn objected(intent: &Intent) -> bool {
+    !PLAIN.contains(&intent.name)
+}
+
+/// What cannot be undone: `reboot` and `passwd` are subcommands of many programs.
+fn lost(intent: &Intent) -> bool {
+    objected(intent) && effect_of(intent.name).is_some_and(|(_, reversible)| !reversible)
+}
+
+fn grave(intent: &Intent) -> bool {
+    GRAVE.contains(&intent.name)
+}
+
+/// Do it, keep what counts of what was found, and let nothing else of it last.
+fn forget(walk: &mut Walk, kept: fn(&Intent) -> bool, go: impl FnOnce(&mut Walk)) {
+    let names = walk.files.len() + walk.functions.len() + walk.aliases.len() + walk.called.len();
+    walk.spend(TRACE_COST * names);
+    let values = walk.copied();
+    if walk.is_exhausted() {
+        return;
+    }
+    let (before, partial, secrets) = (walk.found.list().len(), walk.partial, walk.secrets);
+    let (cwd, positional) = (walk.env.cwd.clone(), walk.env.positional.clone());
+    let (input, files, functions) = (
+        walk.input.clone(),
+        walk.files.clone(),
+        walk.functions.clone(),
+    );
+    let (aliases, called) = (walk.aliases.clone(), walk.called.clone());
+    go(walk);
+    if walk.is_exhausted() {
+        return;
+    }
+    for intent in walk.found.back_to(before).into_iter().filter(kept) {
+        walk.found.add(intent);
+    }
+    (walk.partial, walk.secrets, walk.input) = (partial, secrets, input);
+    (walk.env.cwd, walk.env.values, walk.env.positional) = (cwd, values, positional);
+    (walk.files, walk.functions) = (files, functions);
+    (walk.aliases, walk.called) = (aliases, called);
+}
