@@ -32,14 +32,14 @@ from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 
 __all__: list[str] = []
 
 
 def _app(role: str, root: Path, store: str, *, unproved: bool) -> ASGIApp:
     clock, tasks = SystemClock(), TaskDirectory(root / "tasks")
-    ring, tokens = KeyRing([ring_key(root, role)]), TokenTable({"bench": token_hash(TOKEN)})
+    ring, tokens = KeyRing([ring_key(root, role)]), TokenTable(lambda: {"bench": Grant(token_hash(TOKEN))})
     admit = _unchecked if unproved else Admission(keys_of(root), OPERATOR, clock)
     if role == "helper":
         answers = PostgresHelperStorage(store) if _is_url(store) else SqliteHelperStorage(Path(store))

@@ -16,7 +16,7 @@ from interlock.base.clock import SystemClock
 from interlock.base.keys import Ed25519Signer, MlDsaSigner
 from interlock.node.http import Listen, serve
 from interlock.node.roles import log, witness
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.log import open_log
 from interlock.transparency.note import NoteSigner
@@ -59,7 +59,7 @@ def _run(role: str, directory: Path, urls: Sequence[str]) -> None:
 
     if role == "log":
         with open_log(directory, SIGNER, [ALSO]) as held:
-            app = log.app(held, policy(urls), tokens=TokenTable({"bench": token_hash(TOKEN)}))
+            app = log.app(held, policy(urls), tokens=TokenTable(lambda: {"bench": Grant(token_hash(TOKEN))}))
             serve(app, Listen(), ready=ready, stop=stop)
     else:
         known = {SIGNER.name: [SIGNER.key, ALSO.key]}

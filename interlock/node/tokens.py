@@ -1,6 +1,6 @@
 """Bearer tokens: of those who may ask, only the SHA-256 is kept, and comparing takes the same time for all.
 
-table = TokenTable({"acme": Grant(token_hash(token), frozenset({task_id}))})
+table = TokenTable(lambda: {"acme": Grant(token_hash(token), frozenset({task_id}))})
 table.name_of("Bearer ...", task_id) == "acme"
 table.name_of("Bearer ...", another_id)    # NotAllowed, 403: a token is good for the tasks that it was made for
 table = read_tokens(path)                  # of a file, read again once it is replaced
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +25,13 @@ from interlock.base.files import (
     read_bounded,
     read_private,
     replace,
-    seen_state,
     stamped,
     unstamped,
 )
 from interlock.base.text import is_sha256
 from interlock.dap.messages import TASK_ID_SIZE
 from interlock.dap.problems import from_b64url, to_b64url
+from interlock.node.reread import Reread
 
 __all__ = [
     "TOKEN_LEAST",
@@ -53,7 +52,6 @@ _VERSION: Final = 2
 _ALL: Final = "all"
 _LIMIT: Final = 1 << 20
 _TOKEN_LIMIT: Final = 1 << 16
-_log = logging.getLogger(__name__)
 
 
 class NotAllowed(InterlockError):
@@ -80,23 +78,21 @@ class Grant:
     digest: str
     tasks: frozenset[bytes] | None = None
 
+    def __post_init__(self) -> None:
+        if not is_sha256(self.digest):
+            raise ValueError("is not kept as a SHA-256 in lower-case hex")
+
     def allows(self, task_id: bytes | None) -> bool:
         """Whether it lets its bearer in for this task; None is what belongs to no task."""
         return self.tasks is None or task_id in self.tasks
 
 
 class TokenTable:
-    """Who may ask: names, and what is kept of each one's token. A bare hash is one for every task."""
+    """Who may ask: names, and what is kept of each one's token."""
 
-    def __init__(
-        self, grants: Mapping[str, Grant | str] | None = None, *, read: Callable[[], Mapping[str, Grant]] | None = None
-    ) -> None:
-        """`read` gives the table anew at each use, so that it may change while the role is at work."""
-        held = {name: Grant(kept) if isinstance(kept, str) else kept for name, kept in (grants or {}).items()}
-        for name, grant in held.items():
-            if not is_sha256(grant.digest):
-                raise ValueError(f"the token of {name} is not kept as a SHA-256 in lower-case hex")
-        self._read: Callable[[], Mapping[str, Grant]] = read or (lambda: held)
+    def __init__(self, grants: Callable[[], Mapping[str, Grant]]) -> None:
+        """`grants` is asked at each use, so that the table may change while the role is at work."""
+        self._grants = grants
 
     def name_of(self, authorization: str | None, task_id: bytes | None = None) -> str:
         """Whose token an Authorization header carries, for a request about this task.
@@ -107,34 +103,13 @@ class TokenTable:
         if scheme.lower() != "bearer" or not token.strip():
             raise NotAllowed("a bearer token is needed", 401)
         digest = hashlib.sha256(token.strip().encode("utf-8", "surrogatepass")).hexdigest()
-        found = [item for item in self._read().items() if hmac.compare_digest(item[1].digest, digest)]
+        found = [item for item in self._grants().items() if hmac.compare_digest(item[1].digest, digest)]
         if not found:
             raise NotAllowed("this token opens nothing here", 403)
         allowed = next((name for name, grant in found if grant.allows(task_id)), None)
         if allowed is None:
             raise NotAllowed("this token is for other tasks", 403)
         return allowed
-
-
-class _TokenFile:
-    """The table in a file; a call gives the one of now."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises: BadState, NewerFormat."""
-        self._path = path
-        self._seen = seen_state(path)
-        self._grants = grants_in(path)
-
-    def __call__(self) -> Mapping[str, Grant]:
-        """One that is damaged or gone once the role is at work is told of, and what was read before goes on."""
-        seen = seen_state(self._path)
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._grants = grants_in(self._path)
-            except InterlockError as e:
-                _log.error("the tokens that were read before are good on: %s", e)
-        return self._grants
 
 
 def add_token(path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None, *, new: bool = False) -> None:
@@ -167,7 +142,7 @@ def let_into(path: Path, name: str, tasks: Iterable[bytes] | None) -> None:
 
 def read_tokens(path: Path) -> TokenTable:
     """The table of a file, which may change. Raises: BadState, NewerFormat."""
-    return TokenTable(read=_TokenFile(path))
+    return TokenTable(Reread(path, grants_in))
 
 
 def grants_in(path: Path) -> dict[str, Grant]:
@@ -186,16 +161,21 @@ def _grant(row: object, bare: bool, *, where: str) -> Grant:
     held = {"sha256": row, "tasks": _ALL} if bare else row
     if not isinstance(held, dict) or held.keys() != {"sha256", "tasks"}:
         raise BadState("does not say which token it keeps, for which tasks", where=where)
-    digest, tasks = held["sha256"], held["tasks"]
-    if not is_sha256(digest):
-        raise BadState("is not kept as a SHA-256 in lower-case hex", where=where)
-    if tasks == _ALL:
-        return Grant(digest)
-    texts = [text for text in tasks if isinstance(text, str)] if isinstance(tasks, list) else []
+    try:
+        return Grant(held["sha256"], _task_ids(held["tasks"], where))
+    except ValueError as e:
+        raise BadState(str(e), where=where) from None
+
+
+def _task_ids(given: object, where: str) -> frozenset[bytes] | None:
+    """The ids of the tasks that a token is for, None where that is all. Raises: BadState."""
+    if given == _ALL:
+        return None
+    texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
     known = frozenset(found for text in texts if (found := from_b64url(text, TASK_ID_SIZE)) is not None)
-    if not isinstance(tasks, list) or len(known) != len(tasks):
+    if not isinstance(given, list) or len(known) != len(given):
         raise BadState(f'is for neither "{_ALL}" nor a list of task ids, each once', where=where)
-    return Grant(digest, known)
+    return known
 
 
 def _changing(path: Path) -> contextlib.AbstractContextManager[None]:

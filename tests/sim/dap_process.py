@@ -20,7 +20,7 @@ from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from tests.unit.dap_world import vdaf_of
 
 TOKEN = "one-token-for-all-of-this-test"
@@ -30,7 +30,7 @@ def build(role: str, folder: Path) -> ASGIApp:
     tasks = TaskDirectory(folder / "tasks", demo=True)
     path = folder / f"{role}.key"
     ring = KeyRing([load_key(path.read_bytes(), where=str(path))])
-    tokens = TokenTable({"one": token_hash(TOKEN)})
+    tokens = TokenTable(lambda: {"one": Grant(token_hash(TOKEN))})
     if role == "helper":
         answers = SqliteHelperStorage(folder / "helper.db")
         helper = Helper(tasks, ring, answers, vdaf_of, SystemClock(), os.urandom)

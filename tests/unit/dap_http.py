@@ -26,7 +26,7 @@ from interlock.node.parties import HttpExchange
 from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from tests.unit.dap_world import VDAF, configuration, vdaf_of
 
 LONG = 10**6  # seconds: no test on the real clock ever sees its bucket end
@@ -34,7 +34,7 @@ TOKENS = {name: f"the-token-of-{name}-{'x' * 16}" for name in ("acme", "globex",
 
 
 def table(*names: str) -> TokenTable:
-    return TokenTable({name: token_hash(TOKENS[name]) for name in names})
+    return TokenTable(lambda: {name: Grant(token_hash(TOKENS[name])) for name in names})
 
 
 def free_socket() -> socket.socket:

@@ -104,7 +104,7 @@ def test_a_file_that_is_damaged_while_the_role_runs_takes_no_key_away(
     before = list(keys())
     file.write_bytes(b"{}")
     assert list(keys()) == before
-    assert "are used on" in caplog.text
+    assert "holds on" in caplog.text
     with pytest.raises(BadState):
         HpkeKeyFile(file)
     with pytest.raises(BadState):

@@ -31,7 +31,7 @@ NOWHERE = to_b64url(bytes(16))
 
 def bound(*tasks: bytes) -> TokenTable:
     """Everybody's token, good for these tasks alone."""
-    return TokenTable({name: Grant(token_hash(token), frozenset(tasks)) for name, token in TOKENS.items()})
+    return TokenTable(lambda: {name: Grant(token_hash(token), frozenset(tasks)) for name, token in TOKENS.items()})
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from interlock.node.config import serve_config
 from interlock.node.http import Listen, serve
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from interlock.node.wiring.witness import witness_of
 from interlock.transparency.checkpoint import Cosigner
 from interlock.transparency.follow import LogView, parse_evidence
@@ -111,7 +111,7 @@ def test_an_entry_is_appended_proven_and_verified_offline(tmp_path: Path, said: 
     file.write_bytes(entry(1))
     token.write_text(TOKEN)
     token.chmod(0o600)
-    tokens = TokenTable({"me": token_hash(TOKEN)})
+    tokens = TokenTable(lambda: {"me": Grant(token_hash(TOKEN))})
     with served(witness) as witness_url, open_log(tmp_path / "log", SIGNER, [ALSO]) as log:
         rule = parse_policy(policy_file(tmp_path, witness_url=witness_url).read_bytes())
         with served(log_role.app(log, rule, tokens=tokens, client=httpx.AsyncClient(trust_env=False))) as url:

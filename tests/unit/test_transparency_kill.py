@@ -35,7 +35,7 @@ import httpx
 from interlock.base.clock import SystemClock
 from interlock.node.http import Listen, serve
 from interlock.node.roles import log, witness
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from interlock.transparency.log import open_log
 from interlock.transparency.witness import Witness
 from tests.unit.test_transparency_kill import COSIGNER, POLICY, SIGNER
@@ -43,7 +43,8 @@ home = Path(sys.argv[1])
 cosigning = witness.app(Witness(home / "witness", [COSIGNER], {SIGNER.name: [SIGNER.key]}, SystemClock()))
 client = httpx.AsyncClient(transport=httpx.ASGITransport(cosigning))
 with open_log(home / "log", SIGNER) as held:
-    app = log.app(held, POLICY, tokens=TokenTable({"publisher": token_hash("a-token-of-some-length")}), client=client)
+    grants = {"publisher": Grant(token_hash("a-token-of-some-length"))}
+    app = log.app(held, POLICY, tokens=TokenTable(lambda: grants), client=client)
     serve(app, Listen(), ready=lambda url: print(url, flush=True))
 """
 

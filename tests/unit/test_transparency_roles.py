@@ -20,7 +20,7 @@ from interlock.base.keys import Ed25519Signer, MlDsaSigner
 from interlock.node.roles import adder
 from interlock.node.roles import log as log_role
 from interlock.node.roles import witness as witness_role
-from interlock.node.tokens import TokenTable, token_hash
+from interlock.node.tokens import Grant, TokenTable, token_hash
 from interlock.transparency.checkpoint import Cosigner, parse_checkpoint
 from interlock.transparency.follow import LogView
 from interlock.transparency.log import open_log
@@ -88,7 +88,7 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
         app = log_role.app(
             log,
             rule or policy(),
-            tokens=TokenTable({"publisher": token_hash(TOKEN)}),
+            tokens=TokenTable(lambda: {"publisher": Grant(token_hash(TOKEN))}),
             client=outward,
             witness_timeout_s=1,
         )
@@ -383,7 +383,7 @@ def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_wit
         mesh.down = set(COSIGNERS)
         with open_log(tmp_path / "log", SIGNER) as log:
             outward = httpx.AsyncClient(transport=mesh)
-            app = log_role.app(log, policy(), tokens=TokenTable({}), client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=1)
             async with app.router.lifespan_context(app):
                 await until(lambda: len(mesh.requests) >= 6)
                 assert log.published_size == 0
@@ -412,7 +412,7 @@ def test_no_error_that_nobody_foresaw_ends_what_keeps_a_log_published(
 
             monkeypatch.setattr(log, "sign", sometimes)
             outward = httpx.AsyncClient(transport=Mesh(tmp_path))
-            app = log_role.app(log, policy(), tokens=TokenTable({}), client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=1)
             async with app.router.lifespan_context(app):
                 await until(lambda: log.published_size == 1)
 

@@ -65,7 +65,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             unsigned=chosen_unsigned(unsigned),
         )
         path = place / "members.json"  # which an aggregator of proofs alone does without
-        members = read_tokens(path) if path.exists() or not config.upstream else TokenTable({})
+        members = read_tokens(path) if path.exists() or not config.upstream else TokenTable(dict)
         collectors = read_tokens(place / "collectors.json")
         yield aggregate.leader_app(leader, driver, members=members, collectors=collectors)
 
