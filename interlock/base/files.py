@@ -168,12 +168,18 @@ def read_private(path: Path, limit: int) -> bytes:
 
 
 def demand_private(path: Path) -> None:
-    """Refuse a file that others can read. Raises: BadState, where it is missing too."""
+    """Refuse a file that others can read. Raises: BadState, where it is missing too.
+
+    A group may read a file of root's, as PostgreSQL has it: so a secret is handed to a process that is not root's.
+    """
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        found = path.stat()
     except OSError as e:
         raise BadState(f"cannot be read ({os_reason(e)})", where=str(path)) from None
-    if os.name != "nt" and mode & 0o077:
+    if os.name == "nt":
+        return
+    others = 0o037 if found.st_uid == 0 != os.geteuid() else 0o077
+    if stat.S_IMODE(found.st_mode) & others:
         raise BadState("can be read by others", where=str(path), fix=f"chmod 600 {path}")
 
 

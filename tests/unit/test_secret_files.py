@@ -106,7 +106,9 @@ def status_key(home: Path) -> Case:
 def password(home: Path) -> Case:
     """A configuration with a password in it."""
     path = home / "interlock.toml"
-    replace(path, b'format = "interlock-config"\nv = 1\n[serve]\ndir = "."\nstore = "postgresql://me:secret@db/counts"\n')
+    replace(
+        path, b'format = "interlock-config"\nv = 1\n[serve]\ndir = "."\nstore = "postgresql://me:secret@db/counts"\n'
+    )
     return path, lambda: serve_config(read_settings(path))
 
 
@@ -144,3 +146,15 @@ def test_a_members_task_is_no_secret(tmp_path: Path) -> None:
     path.write_bytes(dump_client_task(task()))
     path.chmod(0o644)
     assert read_any(path) == task()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of root's")
+@pytest.mark.parametrize(("mode", "taken"), [(0o440, True), (0o640, True), (0o660, False), (0o644, False)])
+def test_a_group_may_read_a_secret_of_roots_that_is_handed_to_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, taken: bool
+) -> None:
+    path, read = member_key(tmp_path)
+    path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with contextlib.nullcontext() if taken else pytest.raises(BadState, match="can be read by others"):
+        read()
