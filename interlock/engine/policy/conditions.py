@@ -15,7 +15,7 @@ other frameworks have for the same tool: see `names`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from interlock.engine.decision import Verdict
@@ -29,7 +29,7 @@ from interlock.engine.policy.names import widened
 from interlock.engine.policy.problems import BadPolicy, did_you_mean, known_key, one_holds, shown
 from interlock.engine.policy.setup import PLAIN, Frame, Setup
 
-__all__ = ["COUNTED", "KINDS", "RESERVED", "Condition", "build_detector", "compile_condition"]
+__all__ = ["COUNTED", "KINDS", "RESERVED", "Condition", "build_detector", "compile_condition", "parts_of"]
 
 Condition: TypeAlias = Callable[[SensorEvent], bool]
 
@@ -40,6 +40,17 @@ RESERVED: Final = ("sql", "a2a")  # words of conditions whose analysers are not 
 def compile_condition(value: object, phase: Phase, where: str, setup: Setup = PLAIN) -> Condition:
     """The function of a condition in a rule of a phase. Raises: BadPolicy."""
     return _compiled(value, Frame(phase, setup), where)
+
+
+def parts_of(when: object) -> Iterator[Mapping[str, object]]:
+    """A condition in its document form, and all that it is joined of."""
+    if isinstance(when, Mapping):
+        yield when
+        for kind in ("all", "any", "not"):
+            yield from parts_of(when.get(kind))
+    elif isinstance(when, list | tuple):
+        for part in when:
+            yield from parts_of(part)
 
 
 def build_detector(name: object, params: object, phase: Phase, where: str, finds: int = 0) -> RuleFunction:

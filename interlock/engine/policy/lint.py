@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from interlock.engine.policy.conditions import parts_of
 from interlock.engine.policy.document import Document
 from interlock.engine.policy.limits import COMMAND_NAMES, Limits, Oversize, weaker_settings
 from interlock.engine.policy.model import Policy
@@ -73,19 +74,9 @@ def _only_not(when: Mapping[str, object]) -> bool:
 
 def _one_path(when: Mapping[str, object]) -> str:
     """The one argument path in a condition, "" where there is none or another one."""
-    found = {str(part["arg"]) for part in _parts(when) if "arg" in part}
+    found = {str(part["arg"]) for part in parts_of(when) if "arg" in part}
     return found.pop() if len(found) == 1 else ""
 
 
 def _text_paths(when: Mapping[str, object]) -> set[str]:
-    return {str(part["arg"]) for part in _parts(when) if "arg" in part and any(key in part for key in _TEXT_TESTS)}
-
-
-def _parts(when: object) -> Iterator[Mapping[str, object]]:
-    if isinstance(when, Mapping):
-        yield when
-        for kind in ("all", "any", "not"):
-            yield from _parts(when.get(kind))
-    elif isinstance(when, list | tuple):
-        for part in when:
-            yield from _parts(part)
+    return {str(part["arg"]) for part in parts_of(when) if "arg" in part and any(key in part for key in _TEXT_TESTS)}

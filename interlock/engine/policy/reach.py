@@ -28,9 +28,8 @@ _WILD: Final = frozenset("*?[")
 _SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_:")  # of a host as it is read
 _ADDRESS: Final = frozenset("0123456789abcdef.:")
 _GLOB_SIGNS: Final = _WILD | frozenset("]!")
-_ODD_REGEX: Final = re.compile(
-    r".\^|\$.|\[\^", re.DOTALL
-)  # what may keep one from matching: ^ or $ inside, a set of nothing
+# what may keep a regex from matching: ^ or $ inside, a set of nothing
+_ODD_REGEX: Final = re.compile(r".\^|\$.|\[\^", re.DOTALL)
 _BEGINNINGS: Final = ("equals", "in", "glob", "prefix")  # operators that say how a text begins
 _SOURCES: Final = ("tool:", "principal:")
 # field of `intent` or `effects` -> the column of EFFECTS that it tests
@@ -165,11 +164,9 @@ def _can_match(node: Node, signs: frozenset[int] | None = None, before: bool = F
     `before` and `after` say whether something else reads a character there, so that no text begins or ends between.
     """
     if isinstance(node, Chars):
-        return (
-            bool(node.ranges)
-            if signs is None
-            else any(low <= sign <= high for low, high in node.ranges for sign in signs)
-        )
+        if signs is None:
+            return bool(node.ranges)
+        return any(low <= sign <= high for low, high in node.ranges for sign in signs)
     if isinstance(node, Assertion):
         return not (before if node.kind == "start" else after and node.kind == "end")
     if isinstance(node, Choice):

@@ -15,6 +15,7 @@ from typing import Final
 from interlock.engine.event import Phase
 from interlock.engine.origins import readings_of
 from interlock.engine.policy.argpath import path_steps
+from interlock.engine.policy.conditions import parts_of
 from interlock.engine.policy.matching import BESIDE, compile_test
 from interlock.engine.policy.names import names_of
 from interlock.engine.policy.problems import BadPolicy, did_you_mean
@@ -84,38 +85,22 @@ def _addressed(when: Mapping[str, object]) -> list[str] | None:
             return [""] if any(sign in test for sign in "*?[") else [test]
         names = (test["equals"],) if "equals" in test else test.get("in", ("",))
         return [name for name in names if isinstance(name, str)]
-    return [""] if _names_action(when) else None
-
-
-def _names_action(when: object) -> bool:
-    if isinstance(when, Mapping):
-        return "action" in when or any(_names_action(when[kind]) for kind in ("all", "any", "not") if kind in when)
-    return isinstance(when, list | tuple) and any(map(_names_action, when))
+    return [""] if any("action" in part for part in parts_of(when)) else None
 
 
 def _asked(when: object) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Each argument that a condition asks for, with the test of it."""
-    if isinstance(when, Mapping):
-        if isinstance(path := when.get("arg"), str):
-            yield path, when
-        for kind in ("all", "any", "not"):
-            yield from _asked(when.get(kind))
-    elif isinstance(when, list | tuple):
-        for part in when:
-            yield from _asked(part)
+    for part in parts_of(when):
+        if isinstance(path := part.get("arg"), str):
+            yield path, part
 
 
 def _sinks(when: object) -> Iterator[str]:
     """The sinks of all flows in a condition."""
-    if isinstance(when, Mapping):
-        flow = when.get("flow")
+    for part in parts_of(when):
+        flow = part.get("flow")
         if isinstance(flow, Mapping) and isinstance(sink := flow.get("sink"), str):
             yield sink
-        for kind in ("all", "any", "not"):
-            yield from _sinks(when.get(kind))
-    elif isinstance(when, list | tuple):
-        for part in when:
-            yield from _sinks(part)
 
 
 def _at(schema: object, steps: tuple[str | int | None, ...]) -> tuple[object, ...]:
