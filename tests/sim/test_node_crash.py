@@ -33,6 +33,22 @@ def a_days_work(member: Member, world: CountedWorld) -> None:
     assert member.send() in (Sent(), Sent(sent=1))
 
 
+def three_members(folder: Path) -> tuple[CountedWorld, list[Member]]:
+    """Three that consented, and the aggregators of their task."""
+    world = CountedWorld(folder, catalog())
+    members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
+    for member in members:
+        member.agree()
+    return world, members
+
+
+def reported_once_and_all(world: CountedWorld, lines: list[Line], when: str) -> None:
+    """One report went over the lines of the first member, and each of the three counts."""
+    assert len({r.metadata.report_id for line in lines for r in line.uploaded()}) == 1, when
+    found = world.collect()
+    assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), when
+
+
 def come_back(member: Member, world: CountedWorld, lines: list[Line]) -> None:
     """Start again on a line of its own."""
     member.line = Line(world, "a")
@@ -46,17 +62,12 @@ def test_a_death_at_any_write_of_a_member_reports_once_and_all(
 ) -> None:
     reaper = Reaper(monkeypatch, durable=durable, kind=NodeStore)
     for folder in reaper.moments(tmp_path):
-        world = CountedWorld(folder, catalog())
-        members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
-        for member in members:
-            member.agree()
+        world, members = three_members(folder)
         for member in members[1:]:
             a_days_work(member, world)
         first, lines = members[0], [members[0].line]
         reaper.life(partial(a_days_work, first, world), partial(come_back, first, world, lines))
-        assert len({r.metadata.report_id for line in lines for r in line.uploaded()}) == 1, f"died at {reaper.moment}"
-        found = world.collect()
-        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), reaper.moment
+        reported_once_and_all(world, lines, f"died at {reaper.moment}")
         for member in members:
             member.stop()
         world.close()
@@ -82,17 +93,12 @@ def test_a_death_at_any_write_of_a_report_that_is_sealed_anew_reports_once_and_a
     if told:  # by the leader alone: nobody looks beforehand
         monkeypatch.setattr(report, "_offered", lambda sealer: None)
     for folder in reaper.moments(tmp_path):
-        world = CountedWorld(folder, catalog())
-        members = [Member(folder / name, world, catalog()) for name in ("a", "b", "c")]
-        for member in members:
-            member.agree()
+        world, members = three_members(folder)
         first, lines = members[0], [members[0].line]
         reaper.life(partial(a_key_later, first, world), partial(come_back, first, world, lines))
         for member in members[1:]:
             a_days_work(member, world)
-        assert len({r.metadata.report_id for line in lines for r in line.uploaded()}) == 1, f"died at {reaper.moment}"
-        found = world.collect()
-        assert (found.report_count, list(found.sums)) == (3, [3, 0, 0, 3] + [0] * (LENGTH - 4)), reaper.moment
+        reported_once_and_all(world, lines, f"died at {reaper.moment}")
         for member in members:
             member.stop()
         world.close()

@@ -34,7 +34,8 @@ TOKENS = {name: f"the-token-of-{name}-{'x' * 16}" for name in ("acme", "globex",
 
 
 def table(*names: str) -> TokenTable:
-    return TokenTable(lambda: {name: Grant(token_hash(TOKENS[name])) for name in names})
+    kept = {name: Grant(token_hash(TOKENS[name])) for name in names}
+    return TokenTable(lambda: kept)
 
 
 def free_socket() -> socket.socket:

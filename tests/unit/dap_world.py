@@ -35,8 +35,9 @@ from interlock.node.storage.dap_budget import BudgetStore
 from tests.unit.dap_stores import SqliteStores, Stores
 
 LENGTH = 16
+CHUNK = 4
 PRECISION = 3600
-VDAF_CONFIG = LENGTH.to_bytes(4, "big") + (1).to_bytes(8, "big") + (4).to_bytes(4, "big")
+VDAF_CONFIG = LENGTH.to_bytes(4, "big") + (1).to_bytes(8, "big") + CHUNK.to_bytes(4, "big")
 VDAF = prio3_of_config(3, VDAF_CONFIG)
 
 

@@ -12,15 +12,17 @@ from interlock.commons.consent import Terms
 from interlock.commons.indicators import SIGHTINGS, Catalog, build_catalog
 from interlock.dap.messages import Report, UploadRequest
 from interlock.dap.messages import media_type as media
-from interlock.dap.task import AggregatorTask, new_configuration, task_of, verify_key_of
+from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.transport import Reply
+from interlock.dap.vdaf.circuits import SumVec
+from interlock.dap.vdaf.prio3 import Prio3
 from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import Sent, agree, close_epochs, send_due, withdraw
 from interlock.node.roles.sealing import ProofOf, Sealer, no_proof
 from interlock.node.storage.node import NodeStore, open_store
-from tests.unit.dap_world import LENGTH, PRECISION, VDAF, VDAF_CONFIG, World
+from tests.unit.dap_world import CHUNK, LENGTH, PRECISION, VDAF, World
 
 RULES = [f"rule-{i}" for i in range(LENGTH)]
 CALL = SensorEvent("Bash", {"command": "rm -rf /srv/secret-project"})
@@ -35,6 +37,24 @@ def terms(counted: Catalog) -> Terms:
     return Terms(counted.counts, counted.task, kinds=counted.kinds, catalog=counted.digest)
 
 
+def task_over(
+    counted: Catalog, precision: int = PRECISION, *, membership: bytes | None = None, places: int | None = None
+) -> Task:
+    """A task that counts by this very catalog (or by a number of `places` that it has not), of made-up aggregators."""
+    length = len(counted.places) if places is None else places
+    vdaf = Prio3(SumVec(length, 1, min(length, CHUNK)))
+    configuration = new_configuration(
+        catalog_digest=bytes.fromhex(counted.digest),
+        leader_url="https://leader.test/dap",
+        helper_url="https://helper.test/dap",
+        time_precision=precision,
+        min_batch_size=3,
+        vdaf_config=vdaf.vdaf_config,
+        membership=membership,
+    )
+    return task_of(configuration, demo=True)
+
+
 class CountedWorld(World):
     """The aggregators of a task over this very catalog."""
 
@@ -43,16 +63,7 @@ class CountedWorld(World):
     ) -> None:
         super().__init__(folder)
         self.close()
-        configuration = new_configuration(
-            catalog_digest=bytes.fromhex(counted.digest),
-            leader_url="https://leader.test/dap",
-            helper_url="https://helper.test/dap",
-            time_precision=precision,
-            min_batch_size=3,
-            vdaf_config=VDAF_CONFIG,
-            membership=membership,
-        )
-        self.task = task_of(configuration, demo=True)
+        self.task = task_over(counted, precision, membership=membership, places=LENGTH)
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)
         self.held = AggregatorTask(self.task, verify_key, self.collector_key.config)
         self.start()

@@ -18,10 +18,8 @@ from interlock.commons.consent import NoConsent
 from interlock.commons.indicators import FALSE_POSITIVES, Catalog, build_catalog, indicator_pack
 from interlock.commons.live import store_file
 from interlock.commons.pack import Pack, build_pack
-from interlock.dap.task import Task, new_configuration, task_of
+from interlock.dap.task import Task, task_of
 from interlock.dap.taskfile import dump_client_task
-from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
-from interlock.dap.vdaf.prio3 import Prio3
 from interlock.engine import ambient
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.indicator import host_indicator
@@ -35,7 +33,7 @@ from interlock.node.roles.rollup import dump_tally, gather
 from interlock.node.storage.node import OutboxRow
 from tests.unit.commons_world import World, rule
 from tests.unit.dap_world import PRECISION
-from tests.unit.report_world import RULES, CountedWorld, Member
+from tests.unit.report_world import RULES, CountedWorld, Member, task_over
 from tests.unit.test_node_mesh_cli import TEAM, commons, follower, member
 from tests.unit.test_node_mesh_cli import Member as Follower
 
@@ -57,19 +55,6 @@ TEAM_PACK = build_pack("team", 1, [rule("team.zap", "zap"), MASKING], licence="M
 def counted(task: str = "wrong-1", opens_at: int = 0) -> Catalog:
     rules, hosts = ["team.zap", "indicator-a.host", *RULES[4:]], [HOST, OTHER]
     return build_catalog(task, opens_at=opens_at, rules=rules, indicators=hosts, counts=FALSE_POSITIVES)
-
-
-def task_over(catalog: Catalog, precision: int = PRECISION) -> Task:
-    length = len(catalog.places)
-    configuration = new_configuration(
-        catalog_digest=bytes.fromhex(catalog.digest),
-        leader_url="https://leader.test/dap",
-        helper_url="https://helper.test/dap",
-        time_precision=precision,
-        min_batch_size=3,
-        vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
-    )
-    return task_of(configuration, demo=True)
 
 
 class Node(Member):
