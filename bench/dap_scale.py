@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.dap_world import TOKEN, World, collected, made, ring_key
+from bench.dap_world import TOKEN, World, collected, leader_storage, made, ring_key
 from bench.postgres import NoPostgres, chosen_postgres
 from bench.processes import aggregator, cpu_s, free_ports, peak_mib
 from bench.report import Goal, Report, shown
@@ -40,7 +40,6 @@ from interlock.dap.messages import Report as DapReport
 from interlock.dap.shares import HpkeKey
 from interlock.dap.task import Task
 from interlock.node.parties import HttpExchange, vdaf_of
-from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
 from interlock.node.storage.postgres import PostgresLeaderStorage
 
@@ -137,8 +136,7 @@ class _Growing:
         self._first = self._next = world.task.time_of(SystemClock().now_us()) - most // _BATCH - 1
         self._collected: set[int] = set()
         self._collector = Collector(world.task, world.collector, vdaf_of(world.task), HttpExchange(TOKEN))
-        kind = PostgresLeaderStorage if _is_url(stores[0]) else SqliteLeaderStorage
-        self._watched = kind(stores[0] if _is_url(stores[0]) else Path(stores[0]))  # type: ignore[arg-type]
+        self._watched = leader_storage(stores[0])
 
     def through(self, sizes: Sequence[int]) -> list[Grown]:
         """Grow to each size; the last block of each is measured, and the one before is waited for to its end."""
@@ -217,10 +215,6 @@ class _Growing:
             ((size,),) = self._watched._read("SELECT pg_database_size(current_database())")
             return size if isinstance(size, int) else 0
         return sum(path.stat().st_size for path in self._root.glob("*.db*"))
-
-
-def _is_url(store: str) -> bool:
-    return store.startswith("postgresql:")
 
 
 # In a process of its own: a client that makes reports and sends them.

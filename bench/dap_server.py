@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from bench.dap_world import OPERATOR, TOKEN, keys_of, ring_key
+from bench.dap_world import OPERATOR, TOKEN, is_url, keys_of, leader_storage, ring_key
 from interlock.base.clock import SystemClock
 from interlock.base.signed import Signed, unsigned
 from interlock.dap.driver import Driver
@@ -29,9 +29,8 @@ from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
-from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
-from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
+from interlock.node.storage.postgres import PostgresHelperStorage
 from interlock.node.tokens import Grant, TokenTable, token_hash
 
 __all__: list[str] = []
@@ -42,10 +41,10 @@ def _app(role: str, root: Path, store: str, *, unproved: bool) -> ASGIApp:
     ring, tokens = KeyRing([ring_key(root, role)]), TokenTable(lambda: {"bench": Grant(token_hash(TOKEN))})
     admit = _unchecked if unproved else Admission(keys_of(root), OPERATOR, clock)
     if role == "helper":
-        answers = PostgresHelperStorage(store) if _is_url(store) else SqliteHelperStorage(Path(store))
+        answers = PostgresHelperStorage(store) if is_url(store) else SqliteHelperStorage(Path(store))
         helper = Helper(tasks, ring, answers, vdaf_of, clock, os.urandom, admit=admit)
         return helper_app(helper, leaders=tokens, close=answers.close)
-    reports = PostgresLeaderStorage(store) if _is_url(store) else SqliteLeaderStorage(Path(store))
+    reports = leader_storage(store)
     leader = Leader(tasks, ring, reports, clock, admit=admit, unsigned=chosen_unsigned(unsigned))
     driver = Driver(tasks, ring, reports, vdaf_of, clock, os.urandom, HttpExchange(TOKEN))
     return leader_app(leader, driver, members=tokens, collectors=tokens, close=reports.close)
@@ -54,10 +53,6 @@ def _app(role: str, root: Path, store: str, *, unproved: bool) -> ASGIApp:
 def _unchecked(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
     """Let in whatever comes."""
     return ()
-
-
-def _is_url(store: str) -> bool:
-    return store.startswith("postgresql:")
 
 
 def _run(role: str, root: Path, store: str, port: int, *, unproved: bool) -> None:
