@@ -59,9 +59,17 @@ def _command(tmp_path: Path) -> list[str]:
     return ["mesh", "publish", "--config", str(home / "interlock.toml")]
 
 
-def test_publishing_and_ceremonies_start_without_a_server() -> None:
+def test_publishing_ceremonies_tokens_and_tasks_start_without_a_server() -> None:
     """Its modules take as long to import as all else that these commands need."""
-    commands = ["mesh_publish", "mesh_ceremony", "mesh_keys", "mesh_operators"]
+    commands = [
+        "mesh_publish",
+        "mesh_ceremony",
+        "mesh_keys",
+        "mesh_operators",
+        "mesh_token",
+        "mesh_dap",
+        "mesh_dap_task",
+    ]
     code = f"import importlib, sys\nfor name in {commands}: importlib.import_module('interlock.node.cli.' + name)\n"
     code += "print(*sorted({'uvicorn', 'starlette', 'asyncio'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"\n"

@@ -31,8 +31,8 @@ from interlock.node.roles.taking import demand_apart, demand_published, demand_s
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
 from interlock.node.storage.dap_budget import BUDGET_FILE
 from interlock.node.storage.dap_tasks import hpke_key_in
-from interlock.node.wiring.aggregate import budget_store, repairs_of
 from interlock.node.wiring.publisher import publisher_of
+from interlock.node.wiring.stores import budget_store, repairs_of
 
 __all__ = ["add", "create", "key", "list", "read_any", "show", "taken", "task_lines"]
 

@@ -1,4 +1,4 @@
-"""The aggregators' wiring: their tasks, stores and keys, and how each checks that a report is a member's."""
+"""The aggregators' wiring: their tasks and keys, and how each checks that a report is a member's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.membership import Admit, admit_all
-from interlock.dap.repair import Repair
 from interlock.dap.shares import KeyRing
 from interlock.dap.storage import SweptStorage
 from interlock.dap.sweep import Sweeper
@@ -30,15 +29,12 @@ from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import aggregate
 from interlock.node.roles.admission import Admission, demand_owner
 from interlock.node.roles.work import keep_sweeping, worker_app
-from interlock.node.storage.dap import SqliteHelperStorage
-from interlock.node.storage.dap_budget import BUDGET_FILE, BudgetStore, BudgetTables, PostgresBudgetStore
-from interlock.node.storage.dap_leader import SqliteLeaderStorage
 from interlock.node.storage.dap_tasks import TaskDirectory
-from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from interlock.node.tokens import TokenTable, read_tokens, secret_in
 from interlock.node.wiring.parts import APART, in_background
+from interlock.node.wiring.stores import budget_store, helper_store, leader_store
 
-__all__ = ["budget_store", "repairs_of", "serving_helper", "serving_leader", "serving_worker"]
+__all__ = ["serving_helper", "serving_leader", "serving_worker"]
 
 
 @contextlib.contextmanager
@@ -49,7 +45,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     exchange = _to_helper(config)
     with contextlib.ExitStack() as stack:
         stack.callback(exchange.close)
-        storage = stack.enter_context(contextlib.closing(_leader_store(config)))
+        storage = stack.enter_context(contextlib.closing(leader_store(config)))
         driver = Driver(
             *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
             patience_us=round(config.patience_s * MICROSECONDS),
@@ -59,7 +55,10 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
         )
         stack.enter_context(_sweeping(tasks, storage, config, clock))
         leader = Leader(
-            *(tasks, keys, storage, clock),
+            tasks,
+            keys,
+            storage,
+            clock,
             admit=_admission(config, clock),
             owner=demand_owner,
             unsigned=chosen_unsigned(unsigned),
@@ -76,7 +75,7 @@ def serving_helper(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
     with (
-        contextlib.closing(_helper_store(config)) as storage,
+        contextlib.closing(helper_store(config)) as storage,
         _release(config, clock, "helper") as release,
         _sweeping(tasks, storage, config, clock),
     ):
@@ -91,7 +90,7 @@ def serving_worker(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
     place, tasks = config.directory, TaskDirectory(config.directory / "tasks", demo=config.demo)
     keys = KeyRing(read=HpkeKeyFile(place / "hpke.json"))
     exchange = _to_helper(config)
-    with contextlib.closing(exchange), contextlib.closing(_leader_store(config)) as storage:
+    with contextlib.closing(exchange), contextlib.closing(leader_store(config)) as storage:
         driver = Driver(
             *(tasks, keys, storage, vdaf_of, clock, os.urandom, exchange),
             patience_us=round(config.patience_s * MICROSECONDS),
@@ -107,18 +106,6 @@ def _to_helper(config: ServeConfig) -> HttpExchange:
     return HttpExchange(secret_in(config.directory / "helper-token"), http_client(tls=tls))
 
 
-def _leader_store(config: ServeConfig) -> SqliteLeaderStorage | PostgresLeaderStorage:
-    if config.store:
-        return PostgresLeaderStorage(config.store)
-    return SqliteLeaderStorage(config.directory / "leader.sqlite")
-
-
-def _helper_store(config: ServeConfig) -> SqliteHelperStorage | PostgresHelperStorage:
-    if config.store:
-        return PostgresHelperStorage(config.store)
-    return SqliteHelperStorage(config.directory / "helper.sqlite")
-
-
 def _sweeping(
     tasks: TaskDirectory, storage: SweptStorage, config: ServeConfig, clock: Clock
 ) -> contextlib.AbstractContextManager[None]:
@@ -131,22 +118,6 @@ def _release(config: ServeConfig, clock: Clock, role: str) -> Iterator[Release]:
     """What an aggregator does to its shares before it lets them out: noise where a task has some, within its budget."""
     with contextlib.closing(budget_store(config, role)) as budget:
         yield NoisyRelease(vdaf_of, budget, clock, os.urandom)
-
-
-def budget_store(config: ServeConfig, role: str) -> BudgetTables:
-    """The ledger of a "leader" or "helper", where its own store is. Raises: BadConfig, BadState, Unreachable."""
-    if config.store:
-        return PostgresBudgetStore(config.store, role)
-    return BudgetStore(config.directory / BUDGET_FILE)
-
-
-def repairs_of(config: ServeConfig, role: str, task_id: bytes) -> list[Repair]:
-    """What the store of a "leader" or "helper" says was left out of a task's batches. Raises: as the store."""
-    if not config.store and not (config.directory / f"{role}.sqlite").exists():
-        return []
-    open_store = _leader_store if role == "leader" else _helper_store
-    with contextlib.closing(open_store(config)) as store:
-        return store.repairs(task_id)
 
 
 def _admission(config: ServeConfig, clock: Clock) -> Admit:
