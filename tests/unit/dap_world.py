@@ -157,7 +157,7 @@ def unreachable() -> None:
 
 
 def lost(reply: Reply) -> Reply:
-    raise Unreachable("the answer was lost", where="helper")
+    raise Unreachable("the answer was lost", where="the other side")
 
 
 class World:

@@ -12,7 +12,7 @@ from interlock.base import blind_rsa
 from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.clock import ManualClock
 from interlock.base.codec import Malformed
-from interlock.base.fetch import NotFound, Unreachable
+from interlock.base.fetch import NotFound
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
 from interlock.commons.issuer_keys import IssuerKeys
@@ -140,7 +140,3 @@ class Organisation:
 
     def close(self) -> None:
         self.store.close()
-
-
-def lost(reply: Reply) -> Reply:
-    raise Unreachable("the answer was lost", where="issuer")

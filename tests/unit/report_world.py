@@ -20,7 +20,7 @@ from interlock.engine.decision import Decision
 from interlock.engine.event import SensorEvent
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import Sent, agree, close_epochs, send_due, withdraw
-from interlock.node.roles.sealing import ProofOf, Sealer, no_proof
+from interlock.node.roles.sealing import ProofOf, Sealer
 from interlock.node.storage.node import NodeStore, open_store
 from tests.unit.dap_world import CHUNK, LENGTH, PRECISION, VDAF, World
 
@@ -107,7 +107,7 @@ class Member:
         self.redacting: set[str] = set()
         self.community: dict[str, frozenset[str]] = {}
         self.line = Line(world, home.name)
-        self.rights: ProofOf = no_proof
+        self.rights: ProofOf = lambda epoch: None
         self.start()
 
     def start(self) -> None:

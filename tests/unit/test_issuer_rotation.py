@@ -35,8 +35,8 @@ from interlock.node.roles.member import Credentials, IssuerRefused, read_joined,
 from interlock.node.storage.issuer import Refused
 from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
-from tests.unit.dap_world import task
-from tests.unit.membership_world import DAY_US, NAME, OPERATOR, URL, IssuerWorld, Organisation, lost, membership
+from tests.unit.dap_world import lost, task
+from tests.unit.membership_world import DAY_US, NAME, OPERATOR, URL, IssuerWorld, Organisation, membership
 
 EPOCH = 500_000
 BOTH = pytest.mark.parametrize("backend", [BLIND, CERTIFICATE])

@@ -34,8 +34,8 @@ from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
 from interlock.node.storage.node import open_store
 from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
-from tests.unit.dap_world import PRECISION, task
-from tests.unit.membership_world import DAY_US, NAME, IssuerWorld, Organisation, lost, membership, token_key
+from tests.unit.dap_world import PRECISION, lost, task
+from tests.unit.membership_world import DAY_US, NAME, IssuerWorld, Organisation, membership, token_key
 from tests.unit.report_world import CountedWorld, Line, catalog
 
 EPOCH = 500_000

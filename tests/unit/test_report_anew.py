@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import random
 import secrets
@@ -171,10 +172,8 @@ def test_an_aggregator_that_does_not_answer_holds_nothing_up(world: CountedWorld
             raise Unreachable("does not answer", where=url)
         return original(method, url, media_type, body)
 
-    sealer = member.sealer()
-    about = member.home, member.store, without_keys
-    no_keys = type(sealer)(sealer.task, sealer.vdaf, without_keys, sealer.rng)
-    assert send_due(*about, no_keys, world.clock, at_once=True) == Sent(sent=1)
+    sealer = dataclasses.replace(member.sealer(), exchange=without_keys)
+    assert send_due(member.home, member.store, without_keys, sealer, world.clock, at_once=True) == Sent(sent=1)
 
 
 def test_a_leader_that_refuses_its_own_key_is_asked_so_often_and_no_more(

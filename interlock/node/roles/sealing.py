@@ -19,19 +19,15 @@ from interlock.dap.task import Task
 from interlock.dap.transport import Exchange
 from interlock.node.storage.node import OutboxRow
 
-__all__ = ["Keys", "ProofOf", "Sealer", "is_for", "no_proof"]
+__all__ = ["Keys", "ProofOf", "Sealer", "is_for"]
 
 Keys = tuple[HpkeConfig, HpkeConfig]  # the leader's and the helper's
 ProofOf = Callable[[int], ReportProof | None]  # a DAP epoch -> the right to report it; none where it is not had
 
 
-def no_proof(epoch: int) -> None:
-    """Of a task that asks for none."""
-
-
 @dataclass(frozen=True)
 class Sealer:
-    """A task's VDAF, the way to both aggregators' keys, randomness, and the rights to report.
+    """A task's VDAF, the way to both aggregators' keys, randomness, and the rights to report, where it asks for any.
 
     `exchange` fetches the keys and should carry no token, which would tell the helper the leader's.
     """
@@ -40,7 +36,7 @@ class Sealer:
     vdaf: VdafBackend
     exchange: Exchange
     rng: Rng
-    proof_of: ProofOf = no_proof
+    proof_of: ProofOf
 
     def keys(self) -> Keys:
         """What both aggregators offer now. Raises: Unreachable, Malformed, DapProblem."""

@@ -62,7 +62,7 @@ class Epoch:
     keys: bytes
     closes_at: int
     private: bytes = field(repr=False)
-    opens_at: int = 0
+    opens_at: int
 
 
 class IssuerStore(Database):
