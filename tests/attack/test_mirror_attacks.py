@@ -39,6 +39,7 @@ from interlock.transparency.merkle import BadProof
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.policy import NoQuorum, UnknownLog
 from tests.attack.scene import Bent, Both
+from tests.sim.reaper import Killed
 from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, show_roles, status, world
 from tests.unit.log_entries import pack_entry
 
@@ -482,10 +483,6 @@ def test_a_mirror_refuses_a_forked_log(member: Member, tmp_path: Path) -> None:
         with pytest.raises(SplitView):
             Mirror(member.mirror._dir, commons, pins, member.commons.clock, log=log_files).copy()
     assert member.accepts(DirectoryFetcher(member.mirror.public)) == 1
-
-
-class Killed(BaseException):
-    """Stands for kill -9."""
 
 
 def test_a_mirror_killed_after_any_write_serves_one_whole_state(

@@ -24,6 +24,7 @@ from interlock.commons.repository import Repository
 from interlock.commons.signers import RoleSigner
 from interlock.transparency.entry import known_entry
 from interlock.transparency.proof import parse_proof
+from tests.sim.reaper import Killed
 from tests.unit.commons_world import SIGN_OFF, World, pack, rule, seed, world
 from tests.unit.log_entries import pack_entry
 
@@ -40,10 +41,6 @@ def _files(directory: Path) -> dict[str, str]:
         for p in sorted(directory.rglob("*"))
         if p.is_file()
     }
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing of ours catches it."""
 
 
 def test_a_pack_is_published_in_one_go(commons: World) -> None:

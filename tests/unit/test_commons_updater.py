@@ -21,6 +21,7 @@ from interlock.commons.repository import Repository
 from interlock.commons.rootplan import Plan, plan_of
 from interlock.commons.signers import RoleSigner, load_keys
 from interlock.commons.updater import MetadataRefused, View, refreshed
+from tests.sim.reaper import Killed
 from tests.unit.commons_world import World, pack, plan, root_by, seed, world
 
 
@@ -97,10 +98,6 @@ def test_what_was_verified_before_a_refusal_is_kept_as_the_floor(commons: World)
     assert json.loads(poll.state["timestamp.json"])["signed"]["version"] == 2
     snapshot.write_bytes(good)
     assert poll().snapshot_version == 2
-
-
-class Killed(BaseException):
-    """Stands for kill -9."""
 
 
 @pytest.mark.parametrize("at", range(4))

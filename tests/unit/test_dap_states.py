@@ -11,11 +11,8 @@ import pytest
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.fates import Standing, Step
 from interlock.dap.shares import new_key
+from tests.sim.reaper import Killed
 from tests.unit.dap_world import World, bits, unreachable
-
-
-class Killed(BaseException):
-    """The leader is gone, just here."""
 
 
 @pytest.fixture

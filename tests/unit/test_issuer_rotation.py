@@ -33,6 +33,7 @@ from interlock.node.cli.main import main
 from interlock.node.roles.issuer import Issuer, app
 from interlock.node.roles.member import Credentials, IssuerRefused, read_joined, successors_of
 from interlock.node.storage.issuer import Refused
+from tests.sim.reaper import Killed
 from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
 from tests.unit.dap_world import lost, task
@@ -40,10 +41,6 @@ from tests.unit.membership_world import DAY_US, NAME, OPERATOR, URL, IssuerWorld
 
 EPOCH = 500_000
 BOTH = pytest.mark.parametrize("backend", [BLIND, CERTIFICATE])
-
-
-class Killed(BaseException):
-    """What the process was doing, it does no more."""
 
 
 class RotatingWorld(IssuerWorld):

@@ -41,15 +41,12 @@ from interlock.node.roles.ledger import ledger, spending
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs, masking_rules
 from interlock.node.roles.report import BACKLOG_MOST, Sent, agree
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState, open_store
+from tests.sim.reaper import Killed
 from tests.unit.dap_world import LENGTH, PRECISION
 from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down, terms
 
 ROOT = Path(__file__).resolve().parents[2]
 Enrol = Callable[[str], Member]
-
-
-class Killed(BaseException):
-    """The process is gone, just here."""
 
 
 @pytest.fixture
