@@ -2,12 +2,14 @@
 //! version, without invisible characters. Both engines read the same table.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
+
+use crate::detectors::reading::next_byte;
 
 /// Characters, and bytes, that one character becomes at most.
 pub const LONGEST: usize = 18;
-const MARKED: u32 = 0x1_0000; // characters that have a bit
+const MARKED: u32 = 0x3_0000; // characters that have a bit
 const TABLE: &str = include_str!("../../../interlock/engine/policy/nfkc.txt");
 const SYLLABLES: (u32, u32) = (0xac00, 11_172); // of Hangul: the first, and how many; Unicode Standard 3.12
 const LEADS: (u32, u32) = (0x1100, 19);
@@ -18,63 +20,113 @@ static NORMAL: LazyLock<Table> = LazyLock::new(Table::read);
 
 #[derive(Default)]
 struct Table {
-    stripped: HashSet<u32>,
+    stripped: Spans,
     classes: HashMap<u32, u8>,
     decomposed: HashMap<u32, Vec<u32>>,
     composed: HashMap<(u32, u32), u32>,
-    changing: Vec<(u32, u32)>, // spans that rise, of characters that may change
-    marks: Vec<u64>,           // a bit for each of the first characters: whether it may change
+    changing: Spans, // of characters that may change
+}
+
+/// Characters: spans that rise, and a bit for each of the first characters.
+#[derive(Default)]
+struct Spans {
+    spans: Vec<(u32, u32)>,
+    marks: Vec<u64>,
+}
+
+impl Spans {
+    fn of(codes: BTreeSet<u32>) -> Self {
+        let mut all = Self::default();
+        for code in codes {
+            match all.spans.last_mut() {
+                Some((_, end)) if *end + 1 == code => *end = code,
+                _ => all.spans.push((code, code)),
+            }
+        }
+        let marks = (0..MARKED / 64).map(|row| {
+            let bits = (0..64).filter(|bit| all.spans_have(64 * row + bit));
+            bits.fold(0, |marks, bit| marks | 1 << bit)
+        });
+        all.marks = marks.collect();
+        all
+    }
+
+    fn has(&self, code: u32) -> bool {
+        match usize::try_from(code / 64)
+            .ok()
+            .and_then(|row| self.marks.get(row))
+        {
+            Some(marks) => marks >> (code % 64) & 1 == 1,
+            None => self.spans_have(code),
+        }
+    }
+
+    fn spans_have(&self, code: u32) -> bool {
+        let after = self.spans.partition_point(|(low, _)| *low <= code);
+        let span = after.checked_sub(1).and_then(|at| self.spans.get(at));
+        span.is_some_and(|(_, high)| code <= *high)
+    }
 }
 
 /// The normal form of a text.
 #[must_use]
 pub fn normal(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() || !NORMAL.may_change_in(text) {
+    let Some(mut next) = (!text.is_ascii())
+        .then(|| NORMAL.next_changing(text, 0))
+        .flatten()
+    else {
         return Cow::Borrowed(text);
-    }
+    };
     let mut out = String::with_capacity(text.len());
-    let mut held: Vec<u32> = Vec::new(); // the character before, or a run of those that may change
-    let mut changes = false; // whether such a run has begun
-    for c in text.chars() {
-        let may_change = NORMAL.may_change(c);
-        if !may_change {
-            NORMAL.flush(&mut held, changes, &mut out);
-        }
-        changes = may_change;
-        held.push(u32::from(c));
+    let mut copied = 0;
+    loop {
+        // those that may change stand behind one that does not by itself
+        let head = text.get(copied..next).unwrap_or("");
+        let last = head.chars().next_back();
+        let start = next - last.map_or(0, char::len_utf8);
+        out.push_str(text.get(copied..start).unwrap_or(""));
+        let rest = text.get(next..).unwrap_or("");
+        let size = rest.find(|c| !NORMAL.changing.has(u32::from(c)));
+        let end = size.map_or(text.len(), |size| next + size);
+        NORMAL.write(last, text.get(next..end).unwrap_or(""), &mut out);
+        copied = end;
+        let Some(found) = NORMAL.next_changing(text, end) else {
+            break;
+        };
+        next = found;
     }
-    NORMAL.flush(&mut held, changes, &mut out);
+    out.push_str(text.get(copied..).unwrap_or(""));
     Cow::Owned(out)
 }
 
 impl Table {
     fn read() -> Self {
         let mut table = Self::default();
+        let mut stripped = BTreeSet::new();
         for line in TABLE.lines().skip(1) {
-            table.add(line);
+            table.add(line, &mut stripped);
         }
+        table.stripped = Spans::of(stripped.clone());
         let joins = table.composed.keys().map(|(_, second)| *second);
         let jamo = (VOWELS.0..VOWELS.0 + VOWELS.1).chain(TAILS.0 + 1..TAILS.0 + TAILS.1);
         let mut all: BTreeSet<u32> = joins.chain(jamo).collect();
-        all.extend(&table.stripped);
+        all.extend(stripped);
         all.extend(table.classes.keys());
-        all.extend(table.decomposed.keys());
-        for code in all {
-            match table.changing.last_mut() {
-                Some((_, end)) if *end + 1 == code => *end = code,
-                _ => table.changing.push((code, code)),
-            }
-        }
-        table.marks = (0..MARKED / 64)
-            .map(|row| {
-                let bits = (0..64).filter(|bit| table.is_changing(64 * row + bit));
-                bits.fold(0, |marks, bit| marks | 1 << bit)
-            })
-            .collect();
+        let split = table.decomposed.keys().copied();
+        let changes: Vec<u32> = split.filter(|code| !table.stays(*code, &all)).collect();
+        all.extend(changes);
+        table.changing = Spans::of(all);
         table
     }
 
-    fn add(&mut self, line: &str) {
+    /// Whether a character is put together again that is taken apart, whatever stands before it.
+    fn stays(&self, code: u32, joined: &BTreeSet<u32>) -> bool {
+        let parts = self.decomposed(&[code]);
+        let is_joined = parts.first().is_none_or(|first| joined.contains(first));
+        !is_joined && self.composed(self.ordered(parts)) == [code]
+    }
+
+    fn add(&mut self, line: &str, stripped: &mut BTreeSet<u32>) {
         let mut words = line.split(' ');
         let (Some(kind), Some(first)) = (words.next(), words.next()) else {
             return;
@@ -84,7 +136,7 @@ impl Table {
             return;
         };
         match kind {
-            "S" => self.stripped.extend(low..=high),
+            "S" => stripped.extend(low..=high),
             "C" => {
                 let class = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
                 self.classes.extend((low..=high).map(|code| (code, class)));
@@ -107,65 +159,40 @@ impl Table {
         }
     }
 
-    fn may_change_in(&self, text: &str) -> bool {
-        let pairs = text.as_bytes();
-        let mut at = 0;
-        while let Some(first) = pairs.get(at) {
-            match (*first, pairs.get(at + 1)) {
-                (0..=0x7f, _) => at += 1,
-                (0xc2..=0xdf, Some(second)) => {
-                    let code = u32::from(*first & 0x1f) << 6 | u32::from(*second & 0x3f);
-                    let marks = self.marks.get(usize::from(*first & 0x1f)).copied();
-                    if marks.is_none_or(|marks| marks >> (code % 64) & 1 == 1) {
-                        return true;
-                    }
-                    at += 2;
+    /// The next character from a place on that may change.
+    fn next_changing(&self, text: &str, from: usize) -> Option<usize> {
+        let bytes = text.as_bytes();
+        let mut at = from;
+        loop {
+            at = next_byte(bytes, at, |byte| !byte.is_ascii())?;
+            while let Some((code, size)) = wide_at(bytes, at) {
+                if self.changing.has(code) {
+                    return Some(at);
                 }
-                _ => {
-                    let here = text.get(at..).and_then(|rest| rest.chars().next());
-                    let Some(c) = here.filter(|c| !self.may_change(*c)) else {
-                        return true;
-                    };
-                    at += c.len_utf8();
-                }
+                at += size;
             }
         }
-        false
     }
 
-    fn may_change(&self, c: char) -> bool {
-        let code = u32::from(c);
-        match usize::try_from(code / 64)
-            .ok()
-            .and_then(|row| self.marks.get(row))
-        {
-            Some(marks) => marks >> (code % 64) & 1 == 1,
-            None => self.is_changing(code),
+    /// Write the normal form of a character and of those after it that may change.
+    fn write(&self, first: Option<char>, changing: &str, out: &mut String) {
+        let is_seen = |c: char| !self.stripped.has(u32::from(c));
+        if !changing.contains(is_seen) {
+            out.extend(first);
+            return;
         }
-    }
-
-    fn is_changing(&self, code: u32) -> bool {
-        let after = self.changing.partition_point(|(low, _)| *low <= code);
-        after
-            .checked_sub(1)
-            .and_then(|at| self.changing.get(at))
-            .is_some_and(|(_, high)| code <= *high)
-    }
-
-    /// Write what is held: as it stands, or in its normal form where it may change.
-    fn flush(&self, held: &mut Vec<u32>, changes: bool, out: &mut String) {
-        let codes = std::mem::take(held);
-        let codes = if changes {
-            self.composed(self.ordered(self.decomposed(&codes)))
-        } else {
-            codes
-        };
+        let codes: Vec<u32> = first
+            .into_iter()
+            .chain(changing.chars())
+            .map(u32::from)
+            .collect();
+        let codes = self.composed(self.ordered(self.decomposed(&codes)));
         out.extend(codes.into_iter().filter_map(char::from_u32));
     }
 
     fn decomposed(&self, codes: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
-        for code in codes.iter().filter(|code| !self.stripped.contains(code)) {
+        for code in codes.iter().filter(|code| !self.stripped.has(**code)) {
             if let Some(index) = within(*code, SYLLABLES) {
                 out.push(LEADS.0 + index / (VOWELS.1 * TAILS.1));
                 out.push(VOWELS.0 + index % (VOWELS.1 * TAILS.1) / TAILS.1);
@@ -176,7 +203,7 @@ impl Table {
                 out.push(*code);
             }
         }
-        out.retain(|code| !self.stripped.contains(code));
+        out.retain(|code| !self.stripped.has(*code));
         out
     }
 
@@ -237,6 +264,20 @@ impl Table {
     }
 }
 
+/// The character beyond ASCII that begins at a place, and its bytes.
+fn wide_at(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
+    let low = |byte: u8| u32::from(byte & 0x3f);
+    match *bytes.get(at..)? {
+        [a @ 0xc0..=0xdf, b, ..] => Some((u32::from(a & 0x1f) << 6 | low(b), 2)),
+        [a @ 0xe0..=0xef, b, c, ..] => Some((u32::from(a & 0x0f) << 12 | low(b) << 6 | low(c), 3)),
+        [a @ 0xf0..=0xff, b, c, d, ..] => {
+            let high = u32::from(a & 0x07) << 18 | low(b) << 12;
+            Some((high | low(c) << 6 | low(d), 4))
+        }
+        _ => None,
+    }
+}
+
 fn within(code: u32, (first, count): (u32, u32)) -> Option<u32> {
     code.checked_sub(first).filter(|index| *index < count)
 }
@@ -247,7 +288,8 @@ fn hex(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::normal;
+    use super::{normal, NORMAL};
+    use crate::detectors::reading::mixed;
 
     #[test]
     fn letters_come_in_one_form_and_what_nobody_sees_is_gone() {
@@ -264,6 +306,61 @@ mod tests {
             ("日本語 ж", "日本語 ж"),
         ] {
             assert_eq!(normal(text), form);
+        }
+    }
+
+    #[test]
+    fn what_is_left_as_it_stands_is_what_all_of_a_text_taken_together_would_be() {
+        let pieces = [
+            "a",
+            "é",
+            "e",
+            "\u{301}",
+            "\u{323}",
+            "\u{1e0d}",
+            "\u{307}",
+            "ﬁ",
+            "각",
+            "가",
+            "\u{11a8}",
+            "\u{1161}",
+            "\u{1100}",
+            "\u{200b}",
+            "\u{e0061}",
+            "ж",
+            "語",
+            "\u{1f600}",
+            "\u{fe0f}",
+            "½",
+            "\u{9c7}",
+            "\u{9be}",
+            "\u{9cb}",
+            "\u{1109a}",
+            "\u{110ba}",
+            "\u{340}",
+            "\u{212b}",
+            "ö",
+            "\u{f73}",
+            "\u{958}",
+            "\u{2f800}",
+            "\u{ac00}",
+        ];
+        let whole = |text: &str| {
+            let codes: Vec<u32> = text.chars().map(u32::from).collect();
+            let codes = NORMAL.composed(NORMAL.ordered(NORMAL.decomposed(&codes)));
+            codes
+                .into_iter()
+                .filter_map(char::from_u32)
+                .collect::<String>()
+        };
+        for seed in 0..20_000 {
+            let text = mixed(&pieces, seed, 6);
+            assert_eq!(normal(&text), whole(&text), "{text:?}");
+        }
+        let split = NORMAL.decomposed.keys().copied();
+        for c in split.chain(0x300..0x370).filter_map(char::from_u32) {
+            let text = format!("{c}a{c}\u{301}각{c}");
+            assert_eq!(normal(&text), whole(&text), "{text:?}");
         }
     }
 }

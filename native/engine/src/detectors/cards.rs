@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::detectors::finds::{Kinds, TooMany};
-use crate::detectors::reading::next_byte;
+use crate::detectors::reading::{next_byte, next_pair};
 
 const MAX_GROUPS: usize = 401; // of digits in one run
 const LEAST_GROUP: usize = 4; // digits of a run's first group
@@ -25,8 +25,6 @@ struct Group {
     digits: usize,
     /// The sum of these with every second one doubled: those at even, at odd places.
     sums: [u32; 2],
-    /// Its first digits.
-    head: [u8; LEAST_GROUP],
 }
 
 /// Digits in groups of four and more (the last may be shorter), so that tables of small numbers are no cards.
@@ -48,52 +46,23 @@ impl Run {
             return (false, start + size);
         }
         self.groups.clear();
-        let (end, count) = self.group(text, start);
-        if !(LEAST_GROUP..=LONGEST).contains(&count) {
-            return (false, end);
-        }
-        while self.groups.len() < MAX_GROUPS {
-            let Some(last) = self.groups.last() else {
-                break;
-            };
-            let end = last.end;
-            let Some(next) = past_signs(text, end) else {
-                break;
-            };
-            let (_, count) = self.group(text, next);
-            if !(1..=LONGEST).contains(&count) {
-                self.groups.pop();
+        let mut sums = Sums::default();
+        let mut next = Some(start);
+        while let Some(at) = next.filter(|_| self.groups.len() < MAX_GROUPS) {
+            let group = sums.group(text, at);
+            let least = if at == start { LEAST_GROUP } else { 1 };
+            let count = group.digits - self.groups.last().map_or(0, |last| last.digits);
+            if !(least..=LONGEST).contains(&count) {
+                if at == start {
+                    return (false, group.end);
+                }
                 break;
             }
+            self.groups.push(group);
+            next = past_signs(text, group.end);
         }
-        let end = self.groups.last().map_or(end, |last| last.end);
+        let end = self.groups.last().map_or(start, |last| last.end);
         (true, end)
-    }
-
-    fn group(&mut self, text: &str, start: usize) -> (usize, usize) {
-        let last = self.groups.last().copied().unwrap_or_default();
-        let bytes = text.as_bytes();
-        // of the digit that comes next and of the one after it: the sum in which it is doubled
-        let [mut next, mut other] = swapped(last.sums, last.digits);
-        let (mut end, mut count, mut head) = (start, 0, [0; LEAST_GROUP]);
-        while let Some((digit, size)) = digit_at(text, bytes, end) {
-            (next, other) = (other + u32::from(digit), next + u32::from(twice(digit)));
-            if let Some(held) = head.get_mut(count) {
-                *held = digit;
-            }
-            count += 1;
-            end += size;
-        }
-        let digits = last.digits + count;
-        let sums = swapped([next, other], digits);
-        self.groups.push(Group {
-            start,
-            end,
-            digits,
-            sums,
-            head,
-        });
-        (end, count)
     }
 
     /// Whether a run has a card's digits.
@@ -103,9 +72,9 @@ impl Run {
     }
 
     /// The group with which a card that begins at group `first` ends; the longest wins.
-    fn card_end(&self, first: usize) -> Option<usize> {
-        let [head, ..] = self.groups.get(first)?.head;
-        if !(2..=6).contains(&head) {
+    fn card_end(&self, text: &str, first: usize) -> Option<usize> {
+        let head = || digits_at(text, self.groups.get(first)?.start).next();
+        if !head().is_some_and(|head| (2..=6).contains(&head)) {
             return None; // no brand's
         }
         let before = first.checked_sub(1).and_then(|at| self.groups.get(at));
@@ -116,7 +85,7 @@ impl Run {
             if size > LONGEST {
                 break;
             }
-            if size >= SHORTEST && self.is_card(first, &before, group) {
+            if size >= SHORTEST && self.is_card(text, first, &before, group) {
                 found = Some(last);
             }
             if group.digits - at < LEAST_GROUP {
@@ -127,7 +96,7 @@ impl Run {
         found
     }
 
-    fn is_card(&self, first: usize, before: &Group, last: &Group) -> bool {
+    fn is_card(&self, text: &str, first: usize, before: &Group, last: &Group) -> bool {
         // of a card's digits the last stands as it is, and the one before it is doubled
         let sum = |group: &Group| {
             let [even, odd] = group.sums;
@@ -137,18 +106,62 @@ impl Run {
                 odd
             }
         };
-        let head = self.groups.get(first).map(|group| group.head);
-        (sum(last) - sum(before)) % 10 == 0
-            && head.is_some_and(|head| has_length(&head, last.digits - before.digits))
+        let has_length = |group: &Group| {
+            let mut digits = digits_at(text, group.start);
+            let head: [u8; LEAST_GROUP] = std::array::from_fn(|_| digits.next().unwrap_or(0));
+            has_length(&head, last.digits - before.digits)
+        };
+        (sum(last) - sum(before)) % 10 == 0 && self.groups.get(first).is_some_and(has_length)
     }
 }
 
-/// Two sums, the one first in which the digit after so many is doubled.
-fn swapped([even, odd]: [u32; 2], digits: usize) -> [u32; 2] {
-    if digits % 2 == 0 {
-        [even, odd]
-    } else {
-        [odd, even]
+/// The digits of a run that were read, and their sums: first the one in which the next digit is doubled.
+#[derive(Default)]
+struct Sums {
+    digits: usize,
+    next: u32,
+    other: u32,
+}
+
+impl Sums {
+    /// Read the digits that stand together from a place on.
+    #[inline]
+    fn group(&mut self, text: &str, start: usize) -> Group {
+        let bytes = text.as_bytes();
+        let mut end = start;
+        loop {
+            match bytes.get(end) {
+                Some(byte @ b'0'..=b'9') => {
+                    self.add(byte - b'0');
+                    end += 1;
+                }
+                Some(FIRST_WIDE..) => match digit_at(text, bytes, end) {
+                    Some((digit, size)) => {
+                        self.add(digit);
+                        end += size;
+                    }
+                    None => break,
+                },
+                _ => break,
+            }
+        }
+        let sums = if self.digits % 2 == 0 {
+            [self.next, self.other]
+        } else {
+            [self.other, self.next]
+        };
+        Group {
+            start,
+            end,
+            digits: self.digits,
+            sums,
+        }
+    }
+
+    fn add(&mut self, digit: u8) {
+        let next = self.next + twice(u32::from(digit));
+        (self.next, self.other) = (self.other + u32::from(digit), next);
+        self.digits += 1;
     }
 }
 
@@ -163,15 +176,30 @@ fn digit_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     Some((value_of(c)?, c.len_utf8()))
 }
 
-/// The text with its cards masked; a card begins and ends where a group of digits does.
+/// The digits that stand together from a place on.
+fn digits_at(text: &str, start: usize) -> impl Iterator<Item = u8> + '_ {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        let (digit, size) = digit_at(text, text.as_bytes(), at)?;
+        at += size;
+        Some(digit)
+    })
+}
+
+/// The text with its cards masked; a card begins and ends where a group of digits does. `wide` where digits beyond
+/// ASCII may stand in it.
 ///
 /// # Errors
 /// Where there are too many.
-pub fn cards<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Result<Cow<'t, str>, TooMany> {
+pub fn cards<'t>(
+    text: Cow<'t, str>,
+    wide: bool,
+    kinds: &mut Kinds,
+) -> Result<Cow<'t, str>, TooMany> {
     let mut out = String::new();
     let mut run = Run::default();
     let (mut copied, mut at) = (0, 0);
-    while let Some(start) = next_digit(&text, at) {
+    while let Some(start) = next_digit(&text, at, wide) {
         let (whole, end) = run.read(&text, start);
         at = end;
         if !whole || !run.is_long() {
@@ -179,7 +207,7 @@ pub fn cards<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Result<Cow<'t, str>, 
         }
         let mut first = 0;
         while let Some(group) = run.groups.get(first) {
-            let last = run.card_end(first);
+            let last = run.card_end(&text, first);
             if let Some(ending) = last.and_then(|last| run.groups.get(last)) {
                 out.push_str(text.get(copied..group.start).unwrap_or(""));
                 kinds.write("CREDIT_CARD", "", &mut out)?;
@@ -195,18 +223,59 @@ pub fn cards<'t>(text: Cow<'t, str>, kinds: &mut Kinds) -> Result<Cow<'t, str>, 
     Ok(out.into())
 }
 
-fn next_digit(text: &str, from: usize) -> Option<usize> {
+fn next_digit(text: &str, from: usize, wide: bool) -> Option<usize> {
     let bytes = text.as_bytes();
-    let mut at = from;
+    if !wide {
+        return next_byte(bytes, from, |b| b.is_ascii_digit());
+    }
+    let mut seek = from;
     loop {
-        at = next_byte(bytes, at, |b| b.is_ascii_digit() || b >= FIRST_WIDE)?;
-        let here = || text.get(at..).and_then(|rest| rest.chars().next());
-        let is_digit = bytes.get(at).is_some_and(u8::is_ascii_digit);
-        if is_digit || here().is_some_and(|c| value_of(c).is_some()) {
+        let found = next_pair(bytes, seek, begins_digit)?;
+        let at = match bytes.get(found)? {
+            b'0'..=b'9' => return Some(found),
+            0x9f => found - 1,
+            _ => found,
+        };
+        let c = text.get(at..).and_then(|rest| rest.chars().next());
+        if at >= from && c.is_some_and(|c| value_of(c).is_some()) {
             return Some(at);
         }
-        at += 1;
+        seek = found + 1;
     }
+}
+
+/// Whether a digit beyond ASCII stands in a text.
+#[must_use]
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+pub fn has_wide_digit(text: &str) -> bool {
+    let is_wide = |one: u8, two: u8| (one > b'9') & begins_digit(one, two);
+    let mut seek = 0;
+    while let Some(found) = next_pair(text.as_bytes(), seek, is_wide) {
+        let starts = [found, found.saturating_sub(1)];
+        let mut here = starts
+            .iter()
+            .filter_map(|at| text.get(*at..)?.chars().next());
+        if here.any(|c| !c.is_ascii() && value_of(c).is_some()) {
+            return true;
+        }
+        seek = found + 1;
+    }
+    false
+}
+
+/// Whether a digit may begin with two bytes, or before them where they are 9F AF; few other characters do.
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+fn begins_digit(one: u8, two: u8) -> bool {
+    one.is_ascii_digit()
+        | (one == 0xd9)
+        | (one == 0xdb)
+        | (one == 0xdf)
+        | (one == 0xe0) & (two >= 0xa5)
+        | (one == 0xe1) & (two != 0x83)
+        | (one == 0xea) & (0x98..0xb0).contains(&two)
+        | (one == 0xef) & (two == 0xbc)
+        | (one == 0xf0) & (two != 0x9f)
+        | (one == 0x9f) & (two == 0xaf)
 }
 
 /// Past the one or two signs that may stand between groups of digits.
@@ -303,25 +372,22 @@ fn has_length(plain: &[u8], size: usize) -> bool {
 }
 
 /// Twice a digit, its digits added up.
-fn twice(digit: u8) -> u8 {
-    if digit > 4 {
-        2 * digit - 9
-    } else {
-        2 * digit
-    }
+fn twice(digit: u32) -> u32 {
+    2 * digit - 9 * u32::from(digit > 4)
 }
 
 fn luhn(plain: &[u8]) -> bool {
     let figures = plain.iter().rev().enumerate();
     let sum: u32 = figures
-        .map(|(at, digit)| u32::from(if at % 2 == 0 { *digit } else { twice(*digit) }))
+        .map(|(at, digit)| (at, u32::from(*digit)))
+        .map(|(at, digit)| if at % 2 == 0 { digit } else { twice(digit) })
         .sum();
     sum % 10 == 0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::value_of;
+    use super::{has_wide_digit, next_digit, value_of};
     use crate::rx::sets::Set;
 
     #[test]
@@ -333,6 +399,9 @@ mod tests {
             assert_eq!(value.is_some(), digits.has(c), "{c:?}");
             let next = last.map_or(0, |last| (last + 1) % 10);
             assert!(value.is_none_or(|value| value == next), "{c:?}");
+            let text = format!("-{c}");
+            assert_eq!(next_digit(&text, 0, true), value.map(|_| 1), "{c:?}");
+            assert_eq!(has_wide_digit(&text), value.is_some() && !c.is_ascii());
             last = value;
         }
     }

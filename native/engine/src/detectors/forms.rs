@@ -4,21 +4,17 @@
 //! key begins where a word does, and its first bytes are known: one pass over a text finds where each form may match.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
 use std::sync::LazyLock;
-
-use memchr::memmem;
+use std::vec::IntoIter;
 
 use crate::detectors::marked::next_jwt;
 use crate::detectors::named::NAME_PARTS;
-use crate::detectors::reading::ends_word;
 use crate::prints::{Bytes, Prints};
-use crate::rx::parse::parse;
-use crate::rx::{head, Flags, Found, Rx, HEAD};
+use crate::rx::parse::{parse, Node};
+use crate::rx::{head, reach, Flags, Found, Rx, HEAD};
 
 const FORMS: &str = include_str!("forms.txt");
-const LEAST_KEY: usize = 15; // bytes of a key in an issuer's form: none holds a blank, a quote or a comma before that
-const LOOKS: usize = 64; // at places where a form may be
-const LONG: usize = 512; // bytes around a literal that are not looked at
 const JWT: &str = "JWT";
 const KINDS: usize = 64 - NAME_PARTS.len(); // of prints, each of one or two forms; the others are parts of names
 const NAMES: u64 = u64::MAX << KINDS;
@@ -46,10 +42,13 @@ pub struct Form {
     pub place: usize,
     /// Whose key it is.
     pub kind: &'static str,
-    literals: &'static str,
     how: How,
     /// Which bytes may stand in it, from its beginning on, or from the literal within it.
-    head: [Bytes; HEAD],
+    head: Head,
+    /// The same from its beginning on.
+    begin: Head,
+    /// How many bytes stand before that literal, at least and at most.
+    reach: (usize, usize),
     pattern: LazyLock<Rx, Box<dyn FnOnce() -> Rx + Send>>,
 }
 
@@ -69,40 +68,69 @@ impl Form {
         } else {
             Some(0)
         };
-        let (known, _) = parse(source.get(begins?..)?, Flags::default())?;
+        let of = |source: &str| Some(parse(source, Flags::default())?.0);
+        let (before, known) = source.split_at_checked(begins?)?;
         Some(Self {
             place,
             kind,
-            literals,
             how,
-            head: head(&known),
+            head: Head::of(&of(known)?),
+            begin: Head::of(&of(source)?),
+            reach: reach(&of(before)?),
             pattern: LazyLock::new(Box::new(compile)),
         })
+    }
+
+    /// The next place from one on where a match may begin around one of the literals.
+    fn next_around(&self, text: &str, from: usize, literals: &mut Ahead) -> Option<usize> {
+        let (least, most) = self.reach;
+        let mut at = from;
+        loop {
+            while literals.next_if(|place| *place < at + least).is_some() {}
+            let literal = *literals.peek()?;
+            let until = literal.checked_sub(least)?;
+            let mut places = at.max(literal.saturating_sub(most))..=until;
+            if let Some(start) = places.find(|start| self.may_begin(text, *start)) {
+                return Some(start);
+            }
+            at = until + 1;
+        }
+    }
+
+    fn may_begin(&self, text: &str, at: usize) -> bool {
+        let before = at.checked_sub(1).and_then(|at| text.as_bytes().get(at));
+        !before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+            && self.begin.fits(text.as_bytes(), at)
+            && text.is_char_boundary(at)
+    }
+}
+
+/// Places in a text that are still ahead.
+type Ahead = Peekable<IntoIter<usize>>;
+
+/// Which bytes may stand at the first places of what a pattern finds.
+struct Head {
+    any: [Bytes; HEAD],
+    /// Where all of them are ASCII.
+    plain: [Bytes; HEAD],
+}
+
+impl Head {
+    fn of(node: &Node) -> Self {
+        let (any, plain) = (head(node, true), head(node, false));
+        Self { any, plain }
     }
 
     /// Whether the bytes from a place on may be its own.
     fn fits(&self, text: &[u8], at: usize) -> bool {
         let here = text.get(at..).unwrap_or_default();
-        here.iter()
-            .zip(&self.head)
-            .all(|(byte, set)| set.has(*byte))
-    }
-
-    /// Whether a match may stand around a literal; none is looked for in what is long.
-    fn may_match_around(&self, text: &str, literal: usize) -> bool {
-        let (before, after) = text.as_bytes().split_at(literal);
-        let is_end = |byte: &u8| ends_word(*byte);
-        let start = before.iter().rev().take(LONG).position(is_end);
-        let size = after.iter().take(LONG).position(is_end);
-        let start = start.or((literal < LONG).then_some(literal));
-        let size = size.or((after.len() < LONG).then_some(after.len()));
-        let (Some(start), Some(size)) = (start, size) else {
-            return true;
+        let here = here.get(..HEAD).unwrap_or(here);
+        let sets = if here.is_ascii() {
+            &self.plain
+        } else {
+            &self.any
         };
-        start + size >= LEAST_KEY
-            && text
-                .get(literal - start..literal + size)
-                .is_some_and(|word| self.pattern.is_in(word))
+        here.iter().zip(sets).all(|(byte, set)| set.has(*byte))
     }
 }
 
@@ -138,7 +166,7 @@ impl Starts {
         let before = Bytes::of(|byte| !byte.is_ascii_alphanumeric() && byte != b'_');
         for form in ISSUERS.iter().filter(|form| form.how != How::Parts) {
             let kind = form.place % forms.len();
-            let [first, second, third, ..] = form.head;
+            let [first, second, third, ..] = form.head.any;
             let before = if form.how == How::Leads {
                 before
             } else {
@@ -172,48 +200,28 @@ type Change = (usize, usize, usize);
 
 /// Where keys may stand in a text, form by form: what changes in the text is followed.
 pub struct Places {
-    held: Vec<Place>,
+    /// Where one of a form may begin, or the literal stands that is within one.
+    held: Vec<Vec<usize>>,
     /// Whether a part of a name that says "secret" stands there too.
     pub named: bool,
-}
-
-/// Where keys of one form may stand.
-#[derive(Clone, Default)]
-struct Place {
-    /// Where one may begin.
-    starts: Vec<usize>,
-    /// How often one was looked for around a literal, and whether one may be anywhere.
-    looks: usize,
-    anywhere: bool,
 }
 
 impl Places {
     /// Those of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let mut held = vec![Place::default(); ISSUERS.len()];
-        let mut named = false;
-        STARTS
-            .prints
-            .each(text.as_bytes(), u64::MAX, begins, |place, kinds| {
-                named |= kinds & NAMES != 0;
-                let mut kinds = kinds & !NAMES;
-                while kinds != 0 {
-                    let kind = usize::try_from(kinds.trailing_zeros()).unwrap_or(0);
-                    kinds &= kinds - 1;
-                    for form in STARTS.forms.get(kind).into_iter().flatten() {
-                        if let (Some(form), Some(held)) = (ISSUERS.get(*form), held.get_mut(*form))
-                        {
-                            held.look(form, text, place);
-                        }
-                    }
-                }
-                if named {
-                    !NAMES
-                } else {
-                    u64::MAX
-                }
-            });
+        let mut held = vec![Vec::new(); ISSUERS.len()];
+        let (mut named, bytes) = (false, text.as_bytes());
+        let all = u64::MAX;
+        STARTS.prints.each(bytes, all, begins, |place, kinds| {
+            named |= kinds & NAMES != 0;
+            look(&mut held, bytes, place, kinds & !NAMES);
+            if named {
+                !NAMES
+            } else {
+                all
+            }
+        });
         Self { held, named }
     }
 
@@ -221,7 +229,7 @@ impl Places {
     #[must_use]
     pub fn may_hold(&self, form: &Form) -> bool {
         let held = self.held.get(form.place);
-        form.how == How::Parts || held.is_some_and(|held| held.anywhere || !held.starts.is_empty())
+        form.how == How::Parts || held.is_some_and(|held| !held.is_empty())
     }
 
     /// The text with the keys of a form replaced, where `with` has another text for one.
@@ -232,26 +240,26 @@ impl Places {
         &mut self,
         form: &Form,
         text: Cow<'t, str>,
-        mut with: impl FnMut(&Found<'_>) -> Result<Option<String>, E>,
+        mut with: impl FnMut(&str) -> Result<Option<String>, E>,
     ) -> Result<Cow<'t, str>, E> {
         let held = self.held.get_mut(form.place).map(std::mem::take);
-        let starts = held.unwrap_or_default().starts;
+        let mut places = held.unwrap_or_default().into_iter().peekable();
         let mut changes: Vec<Change> = Vec::new();
-        let seen = |found: &Found<'_>| {
-            let label = with(found)?;
+        let mut seen = |text: &str, start: usize, end: usize| {
+            let label = with(text.get(start..end).unwrap_or(""))?;
             let size = label.as_ref().map(String::len);
-            changes.extend(size.map(|size| (found.start(), found.end(), size)));
+            changes.extend(size.map(|size| (start, end, size)));
             Ok(label)
         };
-        let pattern = &form.pattern;
-        let text = match form.how {
-            How::Parts => by_hand(text, next_jwt, seen)?,
-            How::Within => pattern.try_replaced(text, seen)?,
-            How::Leads => {
-                let mut starts = starts.into_iter();
-                let next = |_: &str, from: usize| starts.find(|start| *start >= from);
-                pattern.try_replaced_at(text, next, seen)?
-            }
+        let text = if form.how == How::Parts {
+            by_hand(text, next_jwt, seen)?
+        } else {
+            let next = |text: &str, from: usize| match form.how {
+                How::Within => form.next_around(text, from, &mut places),
+                _ => places.find(|start| *start >= from),
+            };
+            let seen = |found: &Found<'_>| seen(found.text(), found.start(), found.end());
+            form.pattern.try_replaced_at(text, next, seen)?
         };
         if !changes.is_empty() {
             self.follow(form, &changes, &text);
@@ -259,7 +267,8 @@ impl Places {
         Ok(text)
     }
 
-    /// What changed in the text moves what stands after it, and may lay open a key behind each label.
+    /// What changed in the text moves what stands after it, and may lay open a key behind each label; no label lays
+    /// a literal open that stands within a key, for neither has a sign of the other.
     fn follow(&mut self, after: &Form, changes: &[Change], text: &str) {
         let (mut added, mut removed) = (0, 0);
         let ends = changes.iter().map(|(start, end, size)| {
@@ -267,17 +276,30 @@ impl Places {
             end + added - removed
         });
         let ends: Vec<usize> = ends.collect();
-        let holds = |literal: &str| memmem::find(text.as_bytes(), literal.as_bytes()).is_some();
         for (form, held) in ISSUERS.iter().zip(&mut self.held).skip(after.place + 1) {
-            if form.how != How::Leads {
-                held.anywhere |= form.how == How::Within && holds(form.literals);
-                continue;
+            *held = moved(held, changes);
+            if form.how == How::Leads {
+                let open = |at: &&usize| form.head.fits(text.as_bytes(), **at);
+                held.extend(ends.iter().filter(open));
+                held.sort_unstable();
+                held.dedup();
             }
-            held.starts = moved(&held.starts, changes);
-            let open = |at: &&usize| form.fits(text.as_bytes(), **at);
-            held.starts.extend(ends.iter().filter(open));
-            held.starts.sort_unstable();
-            held.starts.dedup();
+        }
+    }
+}
+
+/// See of which forms one may begin at a place, of some kinds of print. Few places are looked at: the loop over all of
+/// them is quicker without this in it.
+#[inline(never)]
+fn look(held: &mut [Vec<usize>], text: &[u8], place: usize, kinds: u64) {
+    let mut kinds = kinds;
+    while kinds != 0 {
+        let kind = usize::try_from(kinds.trailing_zeros()).unwrap_or(0);
+        kinds &= kinds - 1;
+        for form in STARTS.forms.get(kind).into_iter().flatten() {
+            if let (Some(form), Some(held)) = (ISSUERS.get(*form), held.get_mut(*form)) {
+                held.extend(form.head.fits(text, place).then_some(place));
+            }
         }
     }
 }
@@ -286,12 +308,12 @@ impl Places {
 fn by_hand<E>(
     text: Cow<'_, str>,
     next: impl Fn(&str, usize) -> Option<(usize, usize)>,
-    mut with: impl FnMut(&Found<'_>) -> Result<Option<String>, E>,
+    mut with: impl FnMut(&str, usize, usize) -> Result<Option<String>, E>,
 ) -> Result<Cow<'_, str>, E> {
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
     while let Some((start, end)) = next(&text, at) {
-        if let Some(other) = with(&Found::of(&text, start, end))? {
+        if let Some(other) = with(&text, start, end)? {
             out.push_str(text.get(copied..start).unwrap_or(""));
             out.push_str(&other);
             copied = end;
@@ -303,20 +325,6 @@ fn by_hand<E>(
     }
     out.push_str(text.get(copied..).unwrap_or(""));
     Ok(out.into())
-}
-
-impl Place {
-    fn look(&mut self, form: &Form, text: &str, at: usize) {
-        if self.anywhere || !form.fits(text.as_bytes(), at) {
-            return;
-        }
-        if form.how == How::Leads {
-            self.starts.push(at);
-            return;
-        }
-        self.looks += 1;
-        self.anywhere = self.looks > LOOKS || form.may_match_around(text, at);
-    }
 }
 
 /// Places in a text after it changed, without those that are gone.
@@ -337,7 +345,7 @@ fn moved(places: &[usize], changes: &[Change]) -> Vec<usize> {
 mod tests {
     use std::borrow::Cow;
 
-    use super::{moved, Places, ISSUERS};
+    use super::{moved, Places, FORMS, ISSUERS};
     use crate::detectors::reading::mixed;
 
     #[test]
@@ -348,10 +356,8 @@ mod tests {
 
     #[test]
     fn a_form_that_stands_in_a_text_is_seen() {
-        let literals: Vec<&str> = ISSUERS
-            .iter()
-            .flat_map(|form| form.literals.split(' '))
-            .collect();
+        let fields = FORMS.lines().filter_map(|line| line.split('\t').nth(1));
+        let literals: Vec<&str> = fields.flat_map(|field| field.split(' ')).collect();
         let fillers = [
             "x",
             "_",
@@ -404,7 +410,7 @@ mod tests {
     #[test]
     fn nothing_else_begins_a_key_or_a_name() {
         let forms = ISSUERS.iter().filter(|form| form.how != super::How::Parts);
-        for first in forms.filter_map(|form| form.head.first()) {
+        for first in forms.filter_map(|form| form.head.any.first()) {
             assert!((0..=255).all(|byte| super::begins(byte) || !first.has(byte)));
         }
         let mut parts = super::NAME_PARTS

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use crate::detectors::reading::next_byte;
 
 const HEAD: usize = 4; // the country and two digits, which stand together
-const PASSED: usize = 4096; // places of a row that are held after they were passed, at most
+const LONGEST: usize = 32; // letters and digits of an IBAN
+const HEAD_POWER: u64 = 27; // of ten, for the head's six figures: 1,000,000 after a division by 97
+const PASSED: usize = 4096; // words of a row that are held after they were passed, at most
 const MANY: u64 = 1 << 56; // two more digits go into 64 bits
 /// Country codes by the length of their IBANs.
 const IBANS: [(usize, &str); 17] = [
@@ -44,16 +46,39 @@ static SIZES: LazyLock<Vec<usize>> = LazyLock::new(|| {
     }
     sizes
 });
-/// IBANs, one after the other. Letters and digits that stand in a row, no more than a sign between two of them, are read
-/// once, however many IBANs may begin among them.
+/// The powers of ten after a division by 97, for as many figures as a row's words may have that are an IBAN.
+static POWERS: LazyLock<Vec<u64>> = LazyLock::new(|| {
+    let powers = std::iter::successors(Some(1), |power| Some(power * 10 % 97));
+    powers.take(2 * LONGEST + 1).collect()
+});
+
+/// IBANs, one after the other. Words of letters and digits that stand in a row, a sign between two of them, are read
+/// once, however many IBANs may begin among them; an IBAN is some of these words.
 #[derive(Default)]
 pub struct Ibans {
-    /// Where the letters and digits of the row stand that was read last.
-    row: Vec<usize>,
+    /// The words of the row that was read last.
+    row: Vec<Word>,
     /// The one of them that was asked for last.
     asked: usize,
-    /// Where the row goes on, if it does.
+    /// The row as a number, up to the end of each word: read as far as somebody asked for it.
+    numbers: Vec<Number>,
+    /// How many words stood between the first and the last of the one before.
+    words: usize,
+}
+
+/// Letters and digits that stand together.
+struct Word {
+    start: usize,
     end: usize,
+    /// How many letters and digits stand in the row up to its end.
+    count: usize,
+}
+
+/// Letters and digits as a number: what is left of it after a division by 97, and its figures.
+#[derive(Clone, Copy, Default)]
+struct Number {
+    left: u64,
+    figures: usize,
 }
 
 impl Ibans {
@@ -81,38 +106,100 @@ impl Ibans {
         });
         let size = *SIZES.get(at).filter(|size| **size > 0)?;
         let first = self.begin(start);
-        let last = self.read(text, first + size)?;
-        let goes_on = text.get(last + 1).is_some_and(u8::is_ascii_alphanumeric);
-        let checks = || mod97(text, self.row.get(first..first + size)?);
-        (!goes_on && checks() == Some(1)).then_some(last + 1)
+        let before = first.checked_sub(1).and_then(|at| self.row.get(at));
+        let count = size + before.map_or(0, |word| word.count);
+        // most have as many words as the one before
+        let is_before = |word: &Word| word.count < count;
+        let near = first + self.words;
+        let mut last = if self.row.get(near).is_some_and(is_before) {
+            near
+        } else {
+            first
+        };
+        loop {
+            if last == self.row.len() {
+                self.read(text, start)?;
+            }
+            let word = self.row.get(last)?;
+            if word.count >= count {
+                self.words = (last - first).saturating_sub(1);
+                let (end, is_whole) = (word.end, word.count == count);
+                return (is_whole && self.number(text, first, last) == Some(1)).then_some(end);
+            }
+            last += 1;
+        }
     }
 
-    /// The place in the row of the letter that stands at `start`; in a new row where it is not in this one.
+    /// The place in the row of the word that stands at `start`; in a new row where it is not in this one.
     fn begin(&mut self, start: usize) -> usize {
         let here = self.row.get(self.asked..).unwrap_or_default();
-        if let Some(ahead) = here.iter().position(|place| *place >= start) {
-            self.asked += ahead;
-            if self.asked > PASSED {
-                self.row.drain(..self.asked);
-                self.asked = 0;
-            }
-        } else {
+        let ahead = here.iter().position(|word| word.start >= start);
+        self.asked += ahead.unwrap_or(0);
+        if ahead.is_none() || self.asked > PASSED {
             self.row.clear();
-            (self.asked, self.end) = (0, start);
+            self.numbers.clear();
+            self.asked = 0;
         }
         self.asked
     }
 
-    /// Read the row up to so many letters and digits; where the last of them stands, if there are so many.
-    fn read(&mut self, text: &[u8], count: usize) -> Option<usize> {
-        while self.row.len() < count {
-            let is_sign = !self.row.is_empty() && matches!(text.get(self.end), Some(b' ' | b'-'));
-            let at = self.end + usize::from(is_sign);
-            text.get(at).filter(|b| b.is_ascii_alphanumeric())?;
-            self.row.push(at);
-            self.end = at + 1;
+    /// Read the next word of the row, which begins at `start`.
+    fn read(&mut self, text: &[u8], start: usize) -> Option<()> {
+        let (start, count) = match self.row.last() {
+            None => (start, 0),
+            Some(last) => {
+                text.get(last.end).filter(|b| matches!(b, b' ' | b'-'))?;
+                (last.end + 1, last.count)
+            }
+        };
+        let rest = text.get(start..)?.iter().take(LONGEST + 1); // a longer word is no part of one
+        let size = rest.take_while(|b| b.is_ascii_alphanumeric()).count();
+        let word = Word {
+            start,
+            end: start + size,
+            count: count + size,
+        };
+        (size > 0).then(|| self.row.push(word))
+    }
+
+    /// What is left of the number that some words make, after a division by 97; their head stands at its end.
+    fn number(&mut self, text: &[u8], first: usize, last: usize) -> Option<u64> {
+        while self.numbers.len() <= last {
+            let word = self.row.get(self.numbers.len())?;
+            let before = self.numbers.last().copied().unwrap_or_default();
+            let number = before.with(text.get(word.start..word.end)?)?;
+            self.numbers.push(number);
         }
-        self.row.get(count - 1).copied()
+        let before = first.checked_sub(1).and_then(|at| self.numbers.get(at));
+        let before = before.copied().unwrap_or_default();
+        let start = self.row.get(first)?.start;
+        let head = Number::default().with(text.get(start..start + HEAD)?)?;
+        let whole = self.numbers.get(last)?;
+        // (whole - before * power - head * power / HEAD_POWER) * HEAD_POWER + head
+        let power = POWERS.get(whole.figures.checked_sub(before.figures)?)?;
+        let left = (whole.left + 97 * 97 - before.left * power) * HEAD_POWER;
+        Some((left + head.left * (98 - power)) % 97)
+    }
+}
+
+impl Number {
+    /// The number that goes on by some letters and digits.
+    fn with(self, more: &[u8]) -> Option<Self> {
+        let Self {
+            mut left,
+            mut figures,
+        } = self;
+        for byte in more {
+            let value = u64::from(char::from(*byte).to_digit(36)?);
+            let (factor, size) = if value > 9 { (100, 2) } else { (10, 1) };
+            left = left * factor + value;
+            figures += size;
+            if left > MANY {
+                left %= 97;
+            }
+        }
+        left %= 97;
+        Some(Self { left, figures })
     }
 }
 
@@ -125,23 +212,9 @@ pub fn names_country(text: &[u8], at: usize) -> bool {
         && !before.is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// The letters and digits at some places as a number: the first four of them stand at its end.
-fn mod97(text: &[u8], places: &[usize]) -> Option<u64> {
-    let (head, rest) = places.split_at_checked(HEAD)?;
-    let mut left: u64 = 0;
-    for place in rest.iter().chain(head) {
-        let value = u64::from(char::from(*text.get(*place)?).to_digit(36)?);
-        left = left * if value > 9 { 100 } else { 10 } + value;
-        if left > MANY {
-            left %= 97;
-        }
-    }
-    Some(left % 97)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{mod97, Ibans, HEAD, SIZES};
+    use super::{Ibans, Number, HEAD, SIZES};
     use crate::detectors::reading::mixed;
 
     /// Each place by itself, as a person would look for one.
@@ -174,7 +247,10 @@ mod tests {
             at += 1;
         }
         let ends = !text.get(at).is_some_and(u8::is_ascii_alphanumeric);
-        (ends && mod97(text, &places) == Some(1)).then_some(at)
+        let (head, rest) = places.split_at_checked(HEAD)?;
+        let turned = rest.iter().chain(head).filter_map(|place| text.get(*place));
+        let number = Number::default().with(&turned.copied().collect::<Vec<u8>>());
+        (ends && number?.left == 1).then_some(at)
     }
 
     #[test]
@@ -200,6 +276,10 @@ mod tests {
             "\n",
             "LC55HEMM000100010012001200023015",
             "XX12",
+            "AT61 1904 3002 3457 3201",
+            "AT61 ",
+            "1904",
+            "123456789012345678901234567890123",
         ];
         let mut found = 0;
         for seed in 0..6_000 {

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use memchr::memmem::{self, Finder};
 
-use crate::detectors::reading::{blank, blank_before, past_word, width};
+use crate::ascii::AsciiSet;
+use crate::detectors::reading::{blank, blank_before, counted, past_word, width};
 use crate::prints::Prints;
 use crate::rx::sets::Set;
 use crate::rx::Rx;
@@ -29,9 +30,12 @@ const FIRST_PART: (usize, usize) = (13, 2003); // characters
 const LEAST_PART: usize = 4; // characters of another one after its beginning
 const SECOND_PART: usize = 4000;
 const THIRD_PART: usize = 2000;
-const HEADER: usize = 13; // characters between the sign after a header's name and its value, at most
+const SCHEMES: [&[u8]; 4] = [b"bearer", b"basic", b"token", b"bot"]; // before a header's value
 const VALUE: usize = 8; // characters of a header's value, at least
 
+const OF_PART: AsciiSet =
+    AsciiSet::of(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+static SECONDS: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(SECOND));
 static OF_WORD: LazyLock<Set> = LazyLock::new(|| Set::class('w', false).unwrap_or_default());
 /// A JWT from its second part on.
 static PARTS: LazyLock<Rx> =
@@ -49,7 +53,7 @@ static HEADERS: LazyLock<Prints> = LazyLock::new(|| {
 pub fn next_jwt(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut at = from;
     loop {
-        let second = at + memmem::find(text.as_bytes().get(at..)?, SECOND)?;
+        let second = at + SECONDS.find(text.as_bytes().get(at..)?)?;
         let start = jwt_start(text, from, second);
         if let Some(start) = start {
             if let Some(end) = parts_end(text, second) {
@@ -63,15 +67,11 @@ pub fn next_jwt(text: &str, from: usize) -> Option<(usize, usize)> {
 /// Where the JWT ends whose second part begins at a place.
 fn parts_end(text: &str, second: usize) -> Option<usize> {
     let part = |from: usize, most: usize| {
-        let rest = text.get(from..).unwrap_or("").char_indices();
-        let mut ends = rest
-            .skip_while(|(_, c)| of_part(*c))
-            .map(|(size, _)| from + size);
-        let end = ends.next().unwrap_or(text.len());
-        (
-            end,
-            text.get(from..end).is_some_and(|part| part.len() >= most),
-        )
+        let mut end = from;
+        while let Some(size) = of_part(text, end) {
+            end += size;
+        }
+        (end, end - from >= most)
     };
     let (end, is_long) = part(second + SECOND.len(), SECOND_PART);
     let third = if text.get(end..).is_some_and(|rest| rest.starts_with('.')) {
@@ -82,7 +82,7 @@ fn parts_end(text: &str, second: usize) -> Option<usize> {
     if is_long || third.1 {
         return PARTS.match_at(text, second).map(|whole| whole.end());
     }
-    let size = |from: usize, end: usize| text.get(from..end).map_or(0, |part| part.chars().count());
+    let size = |from: usize, end: usize| text.as_bytes().get(from..end).map_or(0, counted);
     let ends = if size(end + 1, third.0) < LEAST_PART {
         end
     } else {
@@ -91,22 +91,47 @@ fn parts_end(text: &str, second: usize) -> Option<usize> {
     (size(second + SECOND.len(), end) >= LEAST_PART).then_some(ends)
 }
 
-fn of_part(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || (!c.is_ascii() && OF_WORD.has(c))
+/// The bytes of a part's character at a place.
+fn of_part(text: &str, at: usize) -> Option<usize> {
+    let byte = *text.as_bytes().get(at)?;
+    if byte.is_ascii() {
+        return OF_PART.has(byte).then_some(1);
+    }
+    let c = text.get(at..)?.chars().next()?;
+    OF_WORD.has(c).then(|| c.len_utf8())
 }
 
 /// Where the first JWT may begin whose second part begins at a place.
 fn jwt_start(text: &str, from: usize, second: usize) -> Option<usize> {
-    let head = text.get(from..second)?;
+    let bytes = text.as_bytes();
     let starts = |at: usize| {
-        let before = text.as_bytes().get(..from + at).and_then(<[u8]>::last);
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         let within = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-        !within && head.get(at..).is_some_and(|here| here.starts_with(TOKEN))
+        !within
+            && text
+                .get(at..second)
+                .is_some_and(|here| here.starts_with(TOKEN))
     };
-    let part = head.char_indices().rev().take_while(|(_, c)| of_part(*c));
-    let places = part.take(FIRST_PART.1).skip(FIRST_PART.0 - 1);
-    let begun = places.filter(|(at, c)| *c == 'e' && starts(*at)).last();
-    begun.map(|(at, _)| from + at)
+    let (mut at, mut begun) = (second, None);
+    for count in 1..=FIRST_PART.1 {
+        let last = bytes.get(from..at).and_then(<[u8]>::last);
+        let size = match last {
+            Some(byte) if byte.is_ascii() => usize::from(OF_PART.has(*byte)),
+            Some(_) => {
+                let c = text.get(from..at)?.chars().next_back();
+                c.filter(|c| OF_WORD.has(*c)).map_or(0, char::len_utf8)
+            }
+            None => 0,
+        };
+        if size == 0 {
+            break;
+        }
+        at -= size;
+        if count >= FIRST_PART.0 && bytes.get(at) == Some(&b'e') && starts(at) {
+            begun = Some(at);
+        }
+    }
+    begun
 }
 
 /// Where the next header may begin from a position on: its name, and a value that is long enough after a blank.
@@ -115,7 +140,7 @@ pub fn next_header(text: &str, from: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = from;
     loop {
-        let (place, _) = HEADERS.next(bytes, at)?;
+        let (place, _) = HEADERS.next_rare(bytes, at, begins_header)?;
         if let Some(after) = past_word(bytes, place, b"authorization") {
             if says_value(bytes, after) {
                 return Some(place);
@@ -128,17 +153,30 @@ pub fn next_header(text: &str, from: usize) -> Option<usize> {
     }
 }
 
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+fn begins_header(one: u8, two: u8) -> bool {
+    (one | 32 == b'a') & (two | 32 == b'u') | (one | 32 == b'b') & (two | 32 == b'e')
+}
+
 fn says_value(bytes: &[u8], after: usize) -> bool {
     let mut at = after + usize::from(matches!(bytes.get(after), Some(b'"' | b'\'')));
     for _ in 0..3 {
         at += blank(bytes, at);
     }
-    let is_sign = matches!(bytes.get(at), Some(b':' | b'='));
-    is_sign
-        && (0..HEADER).any(|_| {
-            at += bytes.get(at).map_or(1, |byte| width(*byte));
-            gives_value(bytes, at)
-        })
+    if !matches!(bytes.get(at), Some(b':' | b'=')) {
+        return false;
+    }
+    at += 1;
+    if gives_value(bytes, at) {
+        return true;
+    }
+    while blank(bytes, at) > 0 {
+        at += blank(bytes, at);
+    }
+    let is_quote = matches!(bytes.get(at), Some(b'"' | b'\''));
+    at += usize::from(is_quote);
+    let mut ends = SCHEMES.iter().filter_map(|word| past_word(bytes, at, word));
+    (is_quote && gives_value(bytes, at)) || ends.any(|after| gives_value(bytes, after))
 }
 
 /// Whether blanks stand at a place and then a value.

@@ -13,7 +13,7 @@ mod marked;
 mod named;
 pub mod outgoing;
 pub mod pii;
-mod reading;
+pub(crate) mod reading;
 pub mod secrets;
 pub mod texts;
 pub mod urls;

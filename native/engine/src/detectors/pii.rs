@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json};
 
-use crate::detectors::cards::{cards, is_card, FIRST_WIDE};
+use crate::detectors::cards::{cards, has_wide_digit, is_card};
 use crate::detectors::finds::{Kinds, TooMany};
 use crate::detectors::ibans::{names_country, Ibans};
 use crate::detectors::reading::next_byte;
@@ -52,15 +52,16 @@ pub fn mask(value: &Value<'_>, emails: bool, most: usize) -> Option<Found> {
 
 fn redacted<'t>(given: &'t str, emails: bool, kinds: &mut Kinds) -> Result<Cow<'t, str>, TooMany> {
     let mut text = visible(given);
+    let wide = !text.is_ascii() && has_wide_digit(&text);
     for _ in 0..ROUNDS {
         let before = kinds.count;
-        let shapes = Shapes::of(text.as_bytes());
+        let shapes = Shapes::of(text.as_bytes(), wide);
         if shapes.iban {
             let mut ibans = Ibans::default();
             text = replaced(text, "IBAN", kinds, |text, from| ibans.next(text, from))?;
         }
         if shapes.card {
-            text = cards(text, kinds)?;
+            text = cards(text, wide, kinds)?;
         }
         if shapes.ssn {
             text = replaced(text, "SSN", kinds, ssn_from)?;
@@ -84,8 +85,8 @@ struct Shapes {
 }
 
 impl Shapes {
-    fn of(text: &[u8]) -> Self {
-        let wide = next_byte(text, 0, |b| b >= FIRST_WIDE).is_some(); // perhaps a digit of another script
+    /// `wide` where digits beyond ASCII stand there.
+    fn of(text: &[u8], wide: bool) -> Self {
         let mut shapes = Self {
             card: wide,
             ..Self::default()

@@ -15,12 +15,6 @@ pub fn counted(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
-/// Whether a byte ends a word: an ASCII blank of Python, a quote or a comma.
-#[must_use]
-pub fn ends_word(byte: u8) -> bool {
-    matches!(byte, 0x09..=0x0d | 0x1c..=0x20 | b'"' | b'\'' | b',')
-}
-
 /// The character at a place as `re.I` folds it, and its bytes; none for one that folds to no ASCII character.
 #[must_use]
 pub fn folded(text: &[u8], at: usize) -> Option<(u8, usize)> {
@@ -140,6 +134,38 @@ pub fn next_byte(text: &[u8], from: usize, is: impl Fn(u8) -> bool) -> Option<us
     None
 }
 
+/// The next byte from a place on of which `is` holds with the byte after it, 0 after the last one; whole chunks are
+/// passed over together.
+#[must_use]
+pub fn next_pair(text: &[u8], from: usize, is: impl Fn(u8, u8) -> bool) -> Option<usize> {
+    let two = |at: usize| text.get(at).copied().unwrap_or(0);
+    let near = text.len().min(from.saturating_add(NEAR));
+    for (ahead, one) in text.get(from..near)?.iter().enumerate() {
+        if is(*one, two(from + ahead + 1)) {
+            return Some(from + ahead);
+        }
+    }
+    let mut at = near;
+    let pairs = |at: usize| {
+        let (firsts, seconds) = (text.get(at..)?, text.get(at + 1..)?);
+        Some((
+            firsts.first_chunk::<CHUNK>()?,
+            seconds.first_chunk::<CHUNK>()?,
+        ))
+    };
+    while let Some((firsts, seconds)) = pairs(at) {
+        let both = || firsts.iter().zip(seconds);
+        if both().fold(false, |any, (one, other)| any | is(*one, *other)) {
+            let ahead = both().position(|(one, other)| is(*one, *other))?;
+            return Some(at + ahead);
+        }
+        at += CHUNK;
+    }
+    let rest = text.get(at..)?.iter().enumerate();
+    let mut ends = rest.filter(|(ahead, one)| is(**one, two(at + ahead + 1)));
+    ends.next().map(|(ahead, _)| at + ahead)
+}
+
 /// Whether a character stands in the text that nobody sees and that would split a number or a key.
 #[must_use]
 #[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
@@ -187,7 +213,7 @@ pub fn mixed(pieces: &[&str], seed: u64, most: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{blank, blank_before, folded_before, holds_word, next_byte, past_word};
+    use super::{blank, blank_before, folded_before, holds_word, next_byte, next_pair, past_word};
     use crate::rx::sets::Set;
 
     #[test]
@@ -211,5 +237,12 @@ mod tests {
         assert!(holds_word(b"a BeaRer", b"bearer", 0) && !holds_word(b"bear", b"bearer", 3));
         assert_eq!(next_byte(&[b'a'; 200], 3, |b| b == b'b'), None);
         assert_eq!(next_byte(b"aab", 1, |b| b == b'b'), Some(2));
+        for far in 0..150 {
+            let text = format!("{}bc", "b".repeat(far));
+            let next = |two: u8| next_pair(text.as_bytes(), 0, |b, c| (b, c) == (b'b', two));
+            assert_eq!((next(b'c'), next(0)), (Some(far), None));
+            let last = next_pair(text.as_bytes(), 0, |b, c| (b, c) == (b'c', 0));
+            assert_eq!(last, Some(far + 1));
+        }
     }
 }

@@ -109,14 +109,8 @@ fn rest_of(text: Cow<'_, str>, copied: usize, written: String) -> Cow<'_, str> {
     out.into()
 }
 
-fn issued(
-    found: &Match<'_>,
-    kind: &'static str,
-    kinds: &mut Kinds,
-) -> Result<Option<String>, TooMany> {
-    is_varied(found.whole())
-        .then(|| kinds.put(kind, ""))
-        .transpose()
+fn issued(found: &str, kind: &'static str, kinds: &mut Kinds) -> Result<Option<String>, TooMany> {
+    is_varied(found).then(|| kinds.put(kind, "")).transpose()
 }
 
 /// Secrets known by their place: what is said of them. `named` where a part of a name stood there when so much was

@@ -19,6 +19,7 @@ const WORDS: [&str; 11] = [
 const PARTS: usize = 11; // of a name in code, at most
 const ASCII: usize = 128;
 const SHORT: u32 = 64; // characters of a value
+const END: usize = 24; // characters of a key that are to be varied
 const FEW: usize = 4; // different characters: they carry two bits each
 
 static PLACEHOLDER: LazyLock<Rx> = LazyLock::new(|| {
@@ -218,7 +219,14 @@ pub fn is_random(value: &str, bits: f64) -> bool {
 /// False of a placeholder in a key's form.
 #[must_use]
 pub fn is_varied(key: &str) -> bool {
-    let start = key.char_indices().rev().take(24).last();
+    if key.is_ascii() {
+        let end = key.get(key.len().saturating_sub(END)..).unwrap_or("");
+        let mut counts = [0; ASCII];
+        let kinds = counted(end, &mut counts);
+        let counts = counts.get(..kinds).unwrap_or_default();
+        return kinds > FEW && entropy_of(counts) >= 2.2 && !is_placeholder(key);
+    }
+    let start = key.char_indices().rev().take(END).last();
     let end = start.and_then(|(at, _)| key.get(at..)).unwrap_or("");
     !has_few(end) && entropy(end) >= 2.2 && !is_placeholder(key)
 }

@@ -53,16 +53,46 @@ pub fn prefix(node: &Node) -> Option<String> {
     (begins.chars().nth(1).is_some()).then_some(begins)
 }
 
+/// How many bytes a tree reads, at least and at most.
+#[must_use]
+pub fn reach(node: &Node) -> (usize, usize) {
+    match node {
+        Node::One(set) => (1, if set.is_wide() { WIDEST } else { 1 }),
+        Node::Seq(items) => items
+            .iter()
+            .map(reach)
+            .fold((0, 0), |(least, most), (one, other)| {
+                (least + one, most.saturating_add(other))
+            }),
+        Node::Choice(items) => {
+            let all = || items.iter().map(reach);
+            let least = all().map(|(least, _)| least).min();
+            let most = all().map(|(_, most)| most).max();
+            (least.unwrap_or(0), most.unwrap_or(0))
+        }
+        Node::Repeat {
+            item, least, most, ..
+        } => {
+            let (one, other) = reach(item);
+            (one.saturating_mul(*least), other.saturating_mul(*most))
+        }
+        Node::Group(_, item) => reach(item),
+        Node::Look { .. } | Node::At(_) => (0, 0),
+        Node::Again(_) => (0, usize::MAX),
+    }
+}
+
 /// Bytes of a beginning of which is known which they may be.
 pub const HEAD: usize = 32;
 const WIDEST: usize = 4; // bytes of a character
 const WITHIN: u64 = (1 << HEAD) - 1;
 
-/// Which bytes may stand at each of the first places of a match, where it has so many.
+/// Which bytes may stand at each of the first places of a match, where it has so many; `wide` where characters beyond
+/// ASCII may stand among them.
 #[must_use]
-pub fn head(node: &Node) -> [Bytes; HEAD] {
+pub fn head(node: &Node, wide: bool) -> [Bytes; HEAD] {
     let mut sets = [Bytes::default(); HEAD];
-    let ends = headed(node, 1, &mut sets);
+    let ends = headed(node, 1, wide, &mut sets);
     for (place, set) in sets.iter_mut().enumerate() {
         if ends & ((2 << place) - 1) != 0 {
             *set = Bytes::ANY; // after a match
@@ -72,18 +102,18 @@ pub fn head(node: &Node) -> [Bytes; HEAD] {
 }
 
 /// Put a tree's bytes where it may begin, a bit each; where it may end.
-fn headed(node: &Node, starts: u64, sets: &mut [Bytes; HEAD]) -> u64 {
+fn headed(node: &Node, starts: u64, wide: bool, sets: &mut [Bytes; HEAD]) -> u64 {
     match node {
         Node::One(set) => {
             put(set, starts, sets);
-            past(set, starts)
+            past(set, starts, wide)
         }
         Node::Seq(items) => items
             .iter()
-            .fold(starts, |starts, item| headed(item, starts, sets)),
+            .fold(starts, |starts, item| headed(item, starts, wide, sets)),
         Node::Choice(items) => items
             .iter()
-            .fold(0, |ends, item| ends | headed(item, starts, sets)),
+            .fold(0, |ends, item| ends | headed(item, starts, wide, sets)),
         Node::Repeat {
             item, least, most, ..
         } => {
@@ -92,8 +122,8 @@ fn headed(node: &Node, starts: u64, sets: &mut [Bytes; HEAD]) -> u64 {
             for count in 1..=HEAD.min(*most) {
                 all |= at;
                 at = match &**item {
-                    Node::One(set) => past(set, at),
-                    item => headed(item, at, sets),
+                    Node::One(set) => past(set, at, wide),
+                    item => headed(item, at, wide, sets),
                 };
                 ends |= if count >= *least { at } else { 0 };
             }
@@ -102,7 +132,7 @@ fn headed(node: &Node, starts: u64, sets: &mut [Bytes; HEAD]) -> u64 {
             }
             ends
         }
-        Node::Group(_, item) => headed(item, starts, sets),
+        Node::Group(_, item) => headed(item, starts, wide, sets),
         Node::Look { .. } | Node::At(_) => starts,
         Node::Again(_) => {
             sets.fill(Bytes::ANY);
@@ -127,8 +157,8 @@ fn put(set: &Set, starts: u64, sets: &mut [Bytes; HEAD]) {
 }
 
 /// Where characters of a set end that begin at some places.
-fn past(set: &Set, starts: u64) -> u64 {
-    let wide = if set.is_wide() {
+fn past(set: &Set, starts: u64, wide: bool) -> u64 {
+    let wide = if wide && set.is_wide() {
         starts << 2 | starts << 3 | starts << 4
     } else {
         0

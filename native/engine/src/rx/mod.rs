@@ -18,7 +18,7 @@ use memchr::memmem::{self, Finder};
 use regex::Regex;
 
 use ahead::{after, begin, prefix, whole};
-pub use ahead::{head, HEAD};
+pub use ahead::{head, reach, HEAD};
 use parse::parse;
 use program::{first_bytes, Program};
 use run::Run;
@@ -72,11 +72,10 @@ pub struct Found<'t> {
 const UNSET: usize = usize::MAX;
 
 impl<'t> Found<'t> {
-    /// A match that was found by hand, without groups.
+    /// The text in which it was found.
     #[must_use]
-    pub fn of(text: &'t str, start: usize, end: usize) -> Self {
-        let slots = vec![start, end];
-        Self { text, slots }
+    pub fn text(&self) -> &'t str {
+        self.text
     }
 
     /// Where it begins, in bytes.
