@@ -82,19 +82,27 @@ struct Number {
 }
 
 impl Ibans {
-    /// The next IBAN from a position on, which only rises: where it begins and ends.
-    pub fn next(&mut self, text: &[u8], from: usize) -> Option<(usize, usize)> {
-        let mut at = from + 2;
+    /// The next IBAN from a position on, which only rises: where it begins and ends. `see` is told of all digits on the
+    /// way that stand together and are not part of one: where they begin, and how many they are.
+    pub fn next(
+        &mut self,
+        text: &[u8],
+        from: usize,
+        mut see: impl FnMut(usize, usize),
+    ) -> Option<(usize, usize)> {
+        let mut at = from;
         loop {
             at = next_byte(text, at, |b| b.is_ascii_digit())?;
-            let start = at - 2;
-            if names_country(text, at) && text.get(at + 1).is_some_and(u8::is_ascii_digit) {
-                if let Some(end) = self.end_of(text, start) {
-                    return Some((start, end));
+            let rest = text.get(at..)?;
+            let size = rest.iter().position(|b| !b.is_ascii_digit());
+            let size = size.unwrap_or(rest.len());
+            if size > 1 && at >= from + 2 && names_country(text, at) {
+                if let Some(end) = self.end_of(text, at - 2) {
+                    return Some((at - 2, end));
                 }
             }
-            let rest = text.get(at..)?;
-            at += rest.iter().position(|b| !b.is_ascii_digit())?;
+            see(at, size);
+            at += size;
         }
     }
 
@@ -190,7 +198,11 @@ impl Number {
             mut figures,
         } = self;
         for byte in more {
-            let value = u64::from(char::from(*byte).to_digit(36)?);
+            let value = match byte {
+                b'0'..=b'9' => byte - b'0',
+                _ => (byte | 32).checked_sub(b'a').filter(|place| *place < 26)? + 10,
+            };
+            let value = u64::from(value);
             let (factor, size) = if value > 9 { (100, 2) } else { (10, 1) };
             left = left * factor + value;
             figures += size;
@@ -204,8 +216,7 @@ impl Number {
 }
 
 /// Whether two letters stand before a place, with which a word begins.
-#[must_use]
-pub fn names_country(text: &[u8], at: usize) -> bool {
+fn names_country(text: &[u8], at: usize) -> bool {
     let before = at.checked_sub(3).and_then(|before| text.get(before));
     let letters = at.checked_sub(2).and_then(|start| text.get(start..at));
     letters.is_some_and(|letters| letters.iter().all(u8::is_ascii_alphabetic))
@@ -286,7 +297,7 @@ mod tests {
             let text = mixed(&pieces, seed, 14);
             let (mut ibans, mut from) = (Ibans::default(), 0);
             loop {
-                let next = ibans.next(text.as_bytes(), from);
+                let next = ibans.next(text.as_bytes(), from, |_, _| ());
                 assert_eq!(next, plainly(text.as_bytes(), from), "{text:?} from {from}");
                 let Some((_, end)) = next else {
                     break;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::detectors::cards::{cards, has_wide_digit, is_card};
 use crate::detectors::finds::{Kinds, TooMany};
-use crate::detectors::ibans::{names_country, Ibans};
+use crate::detectors::ibans::Ibans;
 use crate::detectors::reading::next_byte;
 use crate::detectors::walk::{visible, Found};
 use crate::rx::Rx;
@@ -55,15 +55,18 @@ fn redacted<'t>(given: &'t str, emails: bool, kinds: &mut Kinds) -> Result<Cow<'
     let wide = !text.is_ascii() && has_wide_digit(&text);
     for _ in 0..ROUNDS {
         let before = kinds.count;
-        let shapes = Shapes::of(text.as_bytes(), wide);
-        if shapes.iban {
-            let mut ibans = Ibans::default();
-            text = replaced(text, "IBAN", kinds, |text, from| ibans.next(text, from))?;
-        }
-        if shapes.card {
+        let (mut card, mut ssn) = (wide, false); // whether the shape stands there; no label lays one open
+        let mut ibans = Ibans::default();
+        text = replaced(text, "IBAN", kinds, |text, from| {
+            ibans.next(text, from, |start, size| {
+                card |= size > AREA;
+                ssn |= size == AREA && matches!(text.get(start + size), Some(b'-' | b' '));
+            })
+        })?;
+        if card {
             text = cards(text, wide, kinds)?;
         }
-        if shapes.ssn {
+        if ssn {
             text = replaced(text, "SSN", kinds, ssn_from)?;
         }
         if emails && text.contains('@') {
@@ -74,37 +77,6 @@ fn redacted<'t>(given: &'t str, emails: bool, kinds: &mut Kinds) -> Result<Cow<'
         }
     }
     Ok(text)
-}
-
-/// Of which numbers the shape stands in a text; no label lays one open.
-#[derive(Default)]
-struct Shapes {
-    iban: bool,
-    card: bool,
-    ssn: bool,
-}
-
-impl Shapes {
-    /// `wide` where digits beyond ASCII stand there.
-    fn of(text: &[u8], wide: bool) -> Self {
-        let mut shapes = Self {
-            card: wide,
-            ..Self::default()
-        };
-        let mut at = 0;
-        while let Some((start, end)) = next_run(text, at).filter(|_| !shapes.are_all()) {
-            let size = end - start;
-            shapes.card |= size > AREA;
-            shapes.ssn |= size == AREA && matches!(text.get(end), Some(b'-' | b' '));
-            shapes.iban |= size > 1 && names_country(text, start);
-            at = end;
-        }
-        shapes
-    }
-
-    fn are_all(&self) -> bool {
-        self.iban && self.card && self.ssn
-    }
 }
 
 /// The text with its numbers of a kind masked; `next` finds the one after a position: where it begins and ends.
