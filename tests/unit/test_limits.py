@@ -37,6 +37,8 @@ PARTIAL = {
     "parameters shifted", "an array that grows", "a directory that grows", "nested arithmetic",
     "substitutions in a here-document", "60 KB of lines for sed", "60 KB of escaped quotes in Python",
     "15,000 substitutions of sed", "aliases of git", "open comments in SQL",
+    "a makefile of settings", "7,000 options with code", "5,000 unknown programs with a known one",
+    "13,000 commands behind dashes",
 }  # fmt: skip
 
 
