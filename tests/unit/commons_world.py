@@ -23,7 +23,7 @@ from interlock.commons.ceremony import assemble, request_of, sign_request
 from interlock.commons.gate import Bench
 from interlock.commons.holders import Circle, Holder
 from interlock.commons.journal import Loose
-from interlock.commons.layout import REVIEWERS_PATH, pack_path, role_of_pack, snapshot_files
+from interlock.commons.layout import DELEGATIONS, REVIEWERS_PATH, pack_path, role_of_pack, snapshot_files
 from interlock.commons.mirror import Mirror
 from interlock.commons.pack import Pack, build_pack, sha256_hex
 from interlock.commons.pins import init_node
@@ -282,7 +282,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     """A commons in this folder: the one that is there, or a new one."""
     logged: tuple[bytes, ...] = ()
     if not (tmp_path / "commons").exists():
-        files, logged = _new()
+        files, logged = _new(tuple(DELEGATIONS.items()))
         tmp_path.mkdir(parents=True, exist_ok=True)
         for name, mode, data in files:
             path = tmp_path / name
@@ -297,8 +297,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @functools.cache
-def _new() -> tuple[list[tuple[Path, int, bytes | None]], tuple[bytes, ...]]:
-    """The files of a new commons (None for a folder), and what it logged. Writing them takes a fifth of making them."""
+def _new(_layout: object) -> tuple[list[tuple[Path, int, bytes | None]], tuple[bytes, ...]]:
+    """The files of a new commons (None for a folder), and what it logged. Writing them takes a fifth of making them.
+
+    `_layout` is which roles there are, as a test may have them: another one makes another commons.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         with _opened(home) as made:
