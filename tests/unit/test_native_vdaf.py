@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -282,7 +282,8 @@ def test_damaged_reports_drop_out_of_a_job_for_the_same_reason(role: int, damage
         data = bytearray(getattr(report, fields[field]))
         if data:
             data[bit // 8 % len(data)] ^= 1 << bit % 8
-            reports[number % 4] = replace(report, **{fields[field]: bytes(data)})
+            changed: dict[str, Any] = {fields[field]: bytes(data)}
+            reports[number % 4] = replace(report, **changed)
     _same(pair, lambda v: _run(v, role, reports))
 
 
