@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* The contract that this header describes. */
-#define IL_ABI_VERSION 2u
+#define IL_ABI_VERSION 3u
 
 /* The answers; il_decision_verdict gives one of them. */
 #define IL_ALLOW 0

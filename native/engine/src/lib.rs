@@ -32,7 +32,7 @@ pub mod value;
 ///
 /// It rises with every change that an older caller could misread; a caller that expects another version must
 /// not use the library.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -40,6 +40,6 @@ mod tests {
 
     #[test]
     fn the_contract_has_a_version() {
-        assert_eq!(ABI_VERSION, 2);
+        assert_eq!(ABI_VERSION, 3);
     }
 }

@@ -1,7 +1,7 @@
 //! A plan: the rules of a policy that this engine runs, compiled from JSON that `interlock/native/planner.py` writes.
 //!
 //! ```json
-//! {"format": "interlock-plan", "v": 3, "abi": 2, "rules": [
+//! {"format": "interlock-plan", "v": 3, "abi": 3, "rules": [
 //!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
 //!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
 //!    "flow": null, "oversize": "escalate", "unjudged": "block"}]}
