@@ -20,6 +20,7 @@ pub mod grammar;
 mod grammar_run;
 pub mod intents;
 mod interpreters;
+mod machines;
 pub mod options;
 pub mod ordinary;
 pub mod outputs;

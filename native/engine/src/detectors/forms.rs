@@ -8,7 +8,7 @@ use std::iter::Peekable;
 use std::sync::LazyLock;
 use std::vec::IntoIter;
 
-use crate::detectors::marked::next_jwt;
+use crate::detectors::jwt::next_jwt;
 use crate::detectors::named::NAME_PARTS;
 use crate::prints::{Bytes, Prints};
 use crate::rx::parse::{parse, Node};

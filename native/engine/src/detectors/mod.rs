@@ -9,6 +9,7 @@ mod forms;
 pub mod hosts;
 mod ibans;
 pub mod indicator;
+mod jwt;
 mod marked;
 mod named;
 pub mod outgoing;

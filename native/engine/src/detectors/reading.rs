@@ -211,6 +211,23 @@ pub fn mixed(pieces: &[&str], seed: u64, most: u64) -> String {
     picked.collect()
 }
 
+/// What is read by hand is what a pattern finds first in texts of some pieces; how often it finds something.
+#[cfg(test)]
+pub fn agreed<T: PartialEq + std::fmt::Debug>(
+    pieces: &[&str],
+    rounds: u64,
+    by_hand: impl Fn(&str) -> Option<T>,
+    by_pattern: impl Fn(&str) -> Option<T>,
+) -> usize {
+    let texts = (0..rounds).map(|seed| mixed(pieces, seed, 12));
+    let found = texts.filter(|text| {
+        let wanted = by_pattern(text);
+        assert_eq!(by_hand(text), wanted, "{text:?}");
+        wanted.is_some()
+    });
+    found.count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{blank, blank_before, folded_before, holds_word, next_byte, next_pair, past_word};
