@@ -8,6 +8,9 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_der_private_key
+
 from interlock.base import blind_rsa
 from interlock.commons.enrolment import demand_honest_count, parse_count
 from interlock.commons.memberfiles import member_file
@@ -173,10 +176,17 @@ def _next_epoch(count: Count) -> int:
     return count.mesh.epoch
 
 
+def _modulus(number: int) -> int:
+    key = load_der_private_key(token_key(number), None)
+    assert isinstance(key, RSAPrivateKey)
+    return key.public_key().public_numbers().n
+
+
 def keys_apart(count: Count) -> None:
     """One member's token is signed with a key of its own, by which its report would be told from the others."""
-    own = count.mesh.issuer.open_epoch(_next_epoch(count), key=1)
-    published = dataclasses.replace(own, token_key=blind_rsa.public_of(token_key(0)))
+    told, own_key = sorted((0, 1), key=_modulus)  # what is blinded for the one may be no number below the other
+    own = count.mesh.issuer.open_epoch(_next_epoch(count), key=own_key)
+    published = dataclasses.replace(own, token_key=blind_rsa.public_of(token_key(told)))
     count.mesh.members[0].credentials._keys_of = lambda name, epoch: published
     count.act = lambda: count.mesh.proof(0)
 

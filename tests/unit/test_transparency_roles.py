@@ -37,6 +37,7 @@ ORIGIN = "log.example/packs"
 SIGNER = NoteSigner(ORIGIN, Ed25519Signer(b"\x01" * 32))
 COSIGNERS = {f"w{i}": Cosigner(f"witness.example/w{i}", Ed25519Signer(bytes([0x10 + i]) * 32)) for i in range(3)}
 TOKEN = "a-token-of-some-length"
+PATIENCE_S = 5  # a busy machine holds even a fake witness up for a second; one test waits this long
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -90,7 +91,7 @@ async def serving(root: Path, mesh: Mesh, rule: TlogPolicy | None = None) -> Asy
             rule or policy(),
             tokens=TokenTable(lambda: {"publisher": Grant(token_hash(TOKEN))}),
             client=outward,
-            witness_timeout_s=1,
+            witness_timeout_s=PATIENCE_S,
         )
         async with outward, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://log") as client:
             yield client
@@ -383,7 +384,7 @@ def test_what_a_crash_left_unpublished_is_published_at_the_start_or_once_the_wit
         mesh.down = set(COSIGNERS)
         with open_log(tmp_path / "log", SIGNER) as log:
             outward = httpx.AsyncClient(transport=mesh)
-            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=PATIENCE_S)
             async with app.router.lifespan_context(app):
                 await until(lambda: len(mesh.requests) >= 6)
                 assert log.published_size == 0
@@ -412,7 +413,7 @@ def test_no_error_that_nobody_foresaw_ends_what_keeps_a_log_published(
 
             monkeypatch.setattr(log, "sign", sometimes)
             outward = httpx.AsyncClient(transport=Mesh(tmp_path))
-            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=1)
+            app = log_role.app(log, policy(), tokens=TokenTable(dict), client=outward, witness_timeout_s=PATIENCE_S)
             async with app.router.lifespan_context(app):
                 await until(lambda: log.published_size == 1)
 
