@@ -150,6 +150,12 @@ def test_a_clock_that_was_set_back_makes_no_report_wait_longer(leader: Leading) 
     assert leader.gather(TASK, order(100, patience_s=60, now_us=10 * US))
 
 
+def test_a_report_that_came_after_the_driver_looked_at_its_clock_waits_for_company(leader: Leading) -> None:
+    leader.add_reports(TASK, reports(1), 10 * US + 1)
+    assert not leader.gather(TASK, order(100, patience_s=5, now_us=10 * US))
+    assert leader.gather(TASK, order(100, patience_s=5, now_us=15 * US + 1))
+
+
 def test_reports_of_the_future_wait_for_their_time(leader: Leading) -> None:
     leader.add_reports(TASK, [report(1, 9), report(2, 5)], 0)
     assert leader.gather(TASK, JobOrder(100, 8, 0))

@@ -387,8 +387,11 @@ def _digests(tx: Tx, task_id: bytes, report_ids: set[bytes]) -> dict[bytes, byte
 
 
 def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times: Sequence[int]) -> bool:
-    """Whether fewer reports than a job holds go now: by their age (a clock that was set back counts), or asked for."""
-    if any(at <= order.now_us - order.patience_us or at > order.now_us for at in times):
+    """Whether fewer reports than a job holds go now: by their age, or asked for.
+
+    A report that came after `now` was read is young; one that is further ahead came before a clock was set back.
+    """
+    if any(abs(order.now_us - at) >= order.patience_us for at in times):
         return True
     if order.new_batch:
         sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending'"
