@@ -67,6 +67,7 @@ from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, 
 from interlock.dap.storage import (
     CollectionJob,
     CollectionState,
+    Filling,
     JobOrder,
     LeaderStorage,
     Lease,
@@ -191,9 +192,16 @@ class Driver:
     # aggregation
 
     def _order(self, task: Task) -> JobOrder:
-        now_us = self._clock.now_us()
-        size, batch = (task.config.min_batch_size, self._rng(BATCH_ID_SIZE)) if task.leader_selected else (0, b"")
-        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us, size, batch)
+        now_us, filling = self._clock.now_us(), self._filling(task)
+        new_batch = b"" if filling is None else self._rng(BATCH_ID_SIZE)
+        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us, filling, new_batch)
+
+    def _filling(self, task: Task) -> Filling | None:
+        """How batches are filled, where the leader selects them: in an epoch each member had its turn."""
+        if not task.leader_selected:
+            return None
+        least = task.config.min_batch_size
+        return Filling(least, least, self._clock.now_us(), task.start_us(1))
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""
@@ -381,7 +389,7 @@ class Driver:
             return AggregateShareReq(request, selector, batch.count, batch.checksum).encode()
 
         try:
-            return self._storage.freeze(task.task_id, job.job_id, ready) is not None
+            return self._storage.freeze(task.task_id, job.job_id, ready, self._filling(task)) is not None
         except DapProblem as e:
             small = e.kind is ProblemType.INVALID_BATCH_SIZE
             if (

@@ -11,7 +11,8 @@ write: two workers, or one and its ghost after a restart, never both make the sa
     a repair       none -> asked -> done, of a frozen collection, once a batch
 
 A batch is a run of time buckets, or in leader_selected what the leader filled under one batch id: jobs are gathered for
-the eldest batch that lacks reports, one that drops out leaves its place to another, and a full one is collected once.
+the eldest batch that lacks reports, and one that drops out leaves its place to another. A batch is collected once, when
+it is full, or has waited long enough and holds the least that it needs. From then on it takes no report any more.
 
 Any number of workers move jobs on. Each works under a lease: a token of its own and a time when others may take the
 job over. Whoever lost its lease changes nothing any more, so a dead worker's job goes on and its ghost commits nothing.
@@ -49,6 +50,7 @@ __all__ = [
     "Accepted",
     "CollectionJob",
     "CollectionState",
+    "Filling",
     "Fold",
     "HelperStorage",
     "JobOrder",
@@ -113,18 +115,43 @@ class KnownReport:
 
 
 @dataclass(frozen=True)
+class Filling:
+    """How the leader fills the batches that it selects: each up to `size` reports.
+
+    One that was begun `wait_us` ago waits no longer: it is done with `least` reports. A beginning that lies further
+    ahead than that was written by a clock that was set back since, and is long ago, too.
+    """
+
+    size: int
+    least: int
+    now_us: int
+    wait_us: int
+
+    @property
+    def begun_by(self) -> int:
+        """Whoever was begun at this time or before has waited long enough."""
+        return self.now_us - self.wait_us
+
+    @property
+    def ahead(self) -> int:
+        """So has whoever was begun after this one."""
+        return self.now_us + self.wait_us
+
+
+@dataclass(frozen=True)
 class JobOrder:
     """How waiting reports become a job: up to `size` of them, of times up to `not_after`, the oldest first.
 
     Fewer than `size` wait for more until one of them waits `patience_us`, or a collection waits for them. Where the
-    leader selects batches, they are for one of `batch_size` reports: the eldest that lacks some, or else `new_batch`.
+    leader selects batches, they are for the eldest that lacks some, or else for `new_batch`, and what makes a batch
+    ready waits for nothing.
     """
 
     size: int
     not_after: int
     now_us: int
     patience_us: int = 0
-    batch_size: int = 0
+    filling: Filling | None = None  # where the leader selects batches
     new_batch: bytes = b""  # its id; empty in time_interval
 
 
@@ -350,11 +377,17 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def open_collections(self, task_id: bytes, limit: int) -> list[CollectionJob]:
         """Those that are pending or frozen, oldest first."""
 
-    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch, Selection], bytes]) -> bytes | None:
+    def freeze(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        ready: Callable[[Batch, Selection], bytes],
+        filling: Filling | None = None,
+    ) -> bytes | None:
         """Close a pending job's batch and store the share request that `ready` makes of the batch, but its share.
 
-        None, and nothing changed, while a report of the interval waits or is taken; or while no batch is full, where
-        the leader selects. Raises: what `ready` raises.
+        None, and nothing changed, while a report of the interval waits or is taken; or while no batch is ready by
+        `filling`, where the leader selects. Raises: what `ready` raises.
         """
 
     def batch(self, task_id: bytes, selection: Selection, merge: Fold) -> Batch:

@@ -21,7 +21,7 @@ from interlock.dap.batches import Batch, OutShare, Selection, checksum_of
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import BatchId, Interval
 from interlock.dap.problems import DapProblem, ProblemType
-from interlock.dap.storage import Accepted, CollectionJob, CollectionState, JobOrder, LeasedJob
+from interlock.dap.storage import Accepted, CollectionJob, CollectionState, Filling, JobOrder, LeasedJob
 from interlock.node.storage import dap, dap_leader
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
@@ -31,12 +31,17 @@ from tests.unit.test_dap_storage import TASK, added, lease, one, report, reports
 SIZE = 3
 FIRST, SECOND = bytes([1]) * 32, bytes([2]) * 32
 ASK = b"the next"
+WAIT_US = 1000
 LATE = (50).to_bytes(16, "big")
 NEVER = ReportError.VDAF_VERIFY_ERROR
 
 
+def filling(size: int = SIZE, least: int = SIZE, *, now_us: int = 0) -> Filling:
+    return Filling(size, least, now_us, WAIT_US)
+
+
 def order(batch: bytes = FIRST, size: int = SIZE, jobs: int = 2, *, patience_us: int = 0, now_us: int = 0) -> JobOrder:
-    return JobOrder(jobs, 1 << 40, now_us, patience_us, size, batch)
+    return JobOrder(jobs, 1 << 40, now_us, patience_us, filling(size, now_us=now_us), batch)
 
 
 def ids(job: LeasedJob) -> list[bytes]:
@@ -96,10 +101,10 @@ def test_a_report_that_drops_out_leaves_its_place_to_the_next(leader: Leading) -
     ran(leader)
     ran(leader, drop=1)
     opened(leader)
-    assert leader.freeze(TASK, opened(leader).job_id, said) is None, "two of three"
+    assert leader.freeze(TASK, opened(leader).job_id, said, filling()) is None, "two of three"
     leader.add_reports(TASK, [report(8), report(9)], 0)
     assert [ran(leader, SECOND).batch, ran(leader, SECOND).batch] == [FIRST, SECOND]
-    assert leader.freeze(TASK, opened(leader).job_id, said) == b"3"
+    assert leader.freeze(TASK, opened(leader).job_id, said, filling()) == b"3"
 
 
 @pytest.mark.parametrize("way", ["begun with nothing", "abandoned"])
@@ -116,15 +121,16 @@ def test_a_job_that_comes_to_nothing_leaves_all_its_places(leader: Leading, way:
     leader.add_reports(TASK, [report(n) for n in (10, 11, 12)], 0)
     ran(leader, SECOND)
     assert ran(leader, SECOND).batch == FIRST
-    assert leader.freeze(TASK, opened(leader).job_id, said) == b"3"
+    assert leader.freeze(TASK, opened(leader).job_id, said, filling()) == b"3"
 
 
-def test_the_last_places_of_a_batch_wait_for_nobody_and_others_for_patience_or_a_question(leader: Leading) -> None:
+def test_the_last_places_of_a_batch_wait_for_nobody_and_others_for_patience(leader: Leading) -> None:
     leader.add_reports(TASK, reports(1), 100)
     patient = order(patience_us=50, now_us=120)
     assert not leader.gather(TASK, patient)
     opened(leader)
-    assert leader.gather(TASK, patient), "somebody asks"
+    assert not leader.gather(TASK, patient), "whoever asks has no use for one"
+    assert leader.gather(TASK, order(patience_us=50, now_us=150))
     leader.add_reports(TASK, [report(7), report(8)], 100)
     assert leader.gather(TASK, patient), "it is full with these"
 
@@ -154,7 +160,7 @@ def test_the_same_question_is_one_job_until_it_is_forgotten_and_then_a_new_one_o
     assert opened(leader) == first
     assert first.selection is None
     assert not leader.forget_collection(TASK, first.job_id), "it waits"
-    assert leader.freeze(TASK, first.job_id, said) == b"3"
+    assert leader.freeze(TASK, first.job_id, said, filling()) == b"3"
     assert not leader.forget_collection(TASK, first.job_id), "the helper is asked"
     assert opened(leader).state is CollectionState.FROZEN
     assert opened(leader).selection == BatchId(SECOND)
@@ -167,7 +173,7 @@ def test_the_same_question_is_one_job_until_it_is_forgotten_and_then_a_new_one_o
     assert second.job_id != first.job_id
     assert not leader.forget_collection(TASK, first.job_id)
     assert opened(leader) == second, "nor does it touch the next"
-    assert leader.freeze(TASK, second.job_id, said) == b"3"
+    assert leader.freeze(TASK, second.job_id, said, filling()) == b"3"
 
 
 def test_many_who_ask_at_once_ask_one_question_and_one_word_forgets_it(leader: Leading) -> None:
@@ -176,7 +182,7 @@ def test_many_who_ask_at_once_ask_one_question_and_one_word_forgets_it(leader: L
     ran(leader)
     with ThreadPoolExecutor(8) as pool:
         (job_id,) = {job.job_id for job in pool.map(lambda _: opened(leader), range(16))}
-        frozen = list(pool.map(lambda _: leader.freeze(TASK, job_id, said), range(8)))
+        frozen = list(pool.map(lambda _: leader.freeze(TASK, job_id, said, filling()), range(8)))
         assert sorted(frozen, key=bool) == [None] * 7 + [b"3"]
         assert leader.finish_collection(TASK, job_id, b"answer")
         words = list(pool.map(lambda _: leader.forget_collection(TASK, job_id), range(8)))
@@ -188,11 +194,11 @@ def test_a_batch_is_closed_whole_with_nothing_under_way_and_its_shares_go_when_i
     ran(leader)
     leader.gather(TASK, order())
     job = opened(leader)
-    assert leader.freeze(TASK, job.job_id, said) is None, "it is full, and one of it is under way"
+    assert leader.freeze(TASK, job.job_id, said, filling()) is None, "it is full, and one of it is under way"
     leased = leader.lease_job(TASK, lease(), 0)
     assert leased is not None
     leader.begin_job(TASK, lease(), b"j" * 16, b"request", {}, 0)
-    assert leader.freeze(TASK, job.job_id, said) is None
+    assert leader.freeze(TASK, job.job_id, said, filling()) is None
     leader.finish_job(TASK, b"a" * 16, outs(ids(leased), FIRST), {}, added)
     seen: list[Selection] = []
 
@@ -200,14 +206,14 @@ def test_a_batch_is_closed_whole_with_nothing_under_way_and_its_shares_go_when_i
         seen.append(selection)
         return said(batch)
 
-    assert leader.freeze(TASK, job.job_id, ready) == b"3"
+    assert leader.freeze(TASK, job.job_id, ready, filling()) == b"3"
     assert seen == [BatchId(FIRST)]
     assert leader.batch(TASK, BatchId(FIRST), added).share == one(0b111)
     leader.finish_collection(TASK, job.job_id, b"answer")
     assert leader.batch(TASK, BatchId(FIRST), added).count == 0
     assert leader.sweep(TASK, 1000, 100) > 0
     leader.forget_collection(TASK, job.job_id)
-    assert leader.freeze(TASK, opened(leader).job_id, said) is None, "there is no other"
+    assert leader.freeze(TASK, opened(leader).job_id, said, filling()) is None, "there is no other"
 
 
 def test_a_batch_that_the_helper_refused_comes_after_all_others(leader: Leading) -> None:
@@ -215,7 +221,7 @@ def test_a_batch_that_the_helper_refused_comes_after_all_others(leader: Leading)
     for name in (FIRST, FIRST, SECOND, SECOND):
         ran(leader, name)
     job = opened(leader)
-    leader.freeze(TASK, job.job_id, said)
+    leader.freeze(TASK, job.job_id, said, filling())
     mismatch = ProblemType.BATCH_MISMATCH.value
     assert leader.fail_collection(TASK, job.job_id, CollectionState.FROZEN, mismatch, "x")
     failed = leader.collection(TASK, job.job_id)
@@ -226,7 +232,7 @@ def test_a_batch_that_the_helper_refused_comes_after_all_others(leader: Leading)
     turns = []
     for _ in range(2):
         job = opened(leader)
-        assert leader.freeze(TASK, job.job_id, said) == b"3"
+        assert leader.freeze(TASK, job.job_id, said, filling()) == b"3"
         turns.append(opened(leader).selection)
         leader.finish_collection(TASK, job.job_id, b"answer")
         leader.forget_collection(TASK, job.job_id)
@@ -241,7 +247,7 @@ def test_what_an_uncollected_batch_is_made_of_is_never_swept(leader: Leading, he
     for store in (leader, helper):
         store.sweep(TASK, 1000, 100)
         assert store.batch(TASK, BatchId(FIRST), added).share == one(0b111)
-    assert leader.freeze(TASK, opened(leader).job_id, said) == b"3"
+    assert leader.freeze(TASK, opened(leader).job_id, said, filling()) == b"3"
     assert leader.add_reports(TASK, [report(0)], 0) == [Accepted.PAST]
 
 
@@ -336,7 +342,7 @@ class History:
         """One step of whoever collects; False where there is nothing to be had."""
         job = opened(self.leader)
         if job.state is CollectionState.PENDING:
-            told = self.leader.freeze(TASK, job.job_id, said)
+            told = self.leader.freeze(TASK, job.job_id, said, filling())
             assert told in (None, b"%d" % SIZE), "a batch is whole, and no larger"
             return told is not None
         if job.state is CollectionState.FROZEN:

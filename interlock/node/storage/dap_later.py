@@ -14,12 +14,19 @@ __all__ = ["JOB_COLUMNS", "put_off"]
 JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 
 
-def put_off(tx: Tx, task_id: bytes, later: LaterJob, batch: bytes) -> set[int]:
-    """Make the later job, which is begun and free from its time on; the numbers of its reports, which stay taken."""
+def put_off(tx: Tx, task_id: bytes, later: LaterJob, job: tuple[bytes, list[int], bytes]) -> set[int]:
+    """Make the later job, which is begun and free from its time on; the numbers of its reports, which stay taken.
+
+    `job` is the one that they come from (id, the numbers of all its reports, batch), and leave: what it is said to
+    hold may be left out of its batch.
+    """
+    job_id, members, batch = job
     find = "SELECT seq FROM reports WHERE task = ? AND state = 'taken' AND id IN ({})"
     seqs = sorted(as_int(row[0]) for row in of_values(tx, find, list(later.states), [task_id]))
     buckets = [bucket for bucket, _ in later.states.values()]
     about = (task_id, later.job_id, "begun", min(buckets), max(buckets), b"", "", later.not_before, 0)
     row = (*about, packed(seqs), later.request, packed_states(later.states), batch)
+    left = packed([seq for seq in members if seq not in set(seqs)])
+    tx.execute("UPDATE jobs SET members = ? WHERE task = ? AND id = ? AND state = 'done'", (left, task_id, job_id))
     of_rows(tx, f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES {{}}", [row])
     return set(seqs)

@@ -16,7 +16,7 @@ from interlock.dap.batches import Batch, OutShare, Selection
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.fates import Step
 from interlock.dap.messages import BatchId, Interval
-from interlock.dap.problems import DapProblem, ProblemType
+from interlock.dap.problems import ProblemType
 from interlock.dap.storage import (
     LONGEST,
     NO_STATES,
@@ -24,6 +24,7 @@ from interlock.dap.storage import (
     Accepted,
     CollectionJob,
     CollectionState,
+    Filling,
     Fold,
     JobOrder,
     LaterJob,
@@ -34,11 +35,28 @@ from interlock.dap.storage import (
 )
 from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
 from interlock.node.storage.dap_bodies import bodies_of, forget_bodies
+from interlock.node.storage.dap_collections import (
+    COLLECTION,
+    LIVE,
+    NEW_COLLECTION,
+    collection_of,
+    collection_of_row,
+    refuse_rivals,
+)
 from interlock.node.storage.dap_fates import LEADER_FATES, LeaderFates, reject, reject_all
 from interlock.node.storage.dap_later import JOB_COLUMNS, put_off
 from interlock.node.storage.dap_leader_repair import LEADER_REPAIRS
 from interlock.node.storage.dap_packed import packed, packed_states, unpacked, unpacked_states
-from interlock.node.storage.dap_selected import LEADER_BATCHES, claimable, enter, lacking, leave, reopen
+from interlock.node.storage.dap_selected import (
+    LEADER_BATCHES,
+    LEADER_FILLING,
+    claimable,
+    enter,
+    lacking,
+    leave,
+    reopen,
+    seal,
+)
 from interlock.node.storage.sql import SqliteStore, Tx, hit, of_rows, of_values
 
 __all__ = ["LEADER_KIND", "LEADER_MIGRATIONS", "LeaderTables", "SqliteLeaderStorage"]
@@ -68,18 +86,11 @@ CREATE INDEX collections_open ON collections (task, seq) WHERE state IN ('pendin
     SHARED_BATCHES + ";" + LEADER_BATCHES,
     LEADER_REPAIRS,
     LEADER_FATES,
+    LEADER_FILLING,
 )
 # Each partial index is used where its very condition stands in the statement, and no statement has a choice of two.
 _PAST: Final = "state IN ('aggregated', 'rejected')"
 _OPEN: Final = "state IN ('gathered', 'begun')"
-_LIVE: Final = "state IN ('pending', 'frozen')"
-_COLLECTION: Final = (
-    "SELECT id, request, start, stop, state, share_request, answer, problem, detail, batch, repair_request, repaired"
-    " FROM collections"
-)
-_NEW_COLLECTION: Final = (
-    "INSERT INTO collections (task, id, request, start, stop, state, share_request, answer, problem, detail) VALUES {}"
-)
 
 
 class LeaderTables(LeaderFates):
@@ -125,19 +136,20 @@ class LeaderTables(LeaderFates):
             f" ORDER BY bucket, seq LIMIT ?{self.SKIP_LOCKED}"
         )
         with self._write() as tx:
-            batch, size = b"", order.size
-            if order.new_batch:
+            batch, room, enough = b"", order.size, order.size
+            if order.filling is not None:
                 self._alone(tx, task_id)  # no two batches are begun where one was lacking
-                batch, size = lacking(tx, task_id, order)
+                batch, room, enough = lacking(tx, task_id, order.filling, order.new_batch)
+            size = min(order.size, room)
             rows = tx.execute(sql, (task_id, order.not_after, size)).fetchall()
             seqs, buckets, times = ([as_int(row[i]) for row in rows] for i in range(3))
-            if not rows or not (len(rows) == size or _due(tx, task_id, order, buckets, times)):
+            if not rows or not (len(rows) >= min(size, enough) or _due(tx, task_id, order, buckets, times)):
                 return False
             of_values(tx, "UPDATE reports SET state = 'taken' WHERE seq IN ({})", seqs)
             row = (task_id, b"", "gathered", min(buckets), max(buckets), b"", "", 0, 0, packed(seqs), b"", b"", batch)
             of_rows(tx, f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES {{}}", [row])
-            if batch:
-                enter(tx, task_id, batch, order.batch_size, len(rows))
+            if order.filling is not None:
+                enter(tx, task_id, batch, order.filling, len(rows))
             return True
 
     def lease_job(self, task_id: bytes, lease: Lease, now_us: int) -> LeasedJob | None:
@@ -225,7 +237,7 @@ class LeaderTables(LeaderFates):
             turned_down = reject(tx, task_id, {**rejected, **late}, Role.LEADER, Step.FINISH)
             turned_down += reject(tx, task_id, by_helper, Role.HELPER, Step.INIT)
             self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
-            put = set() if later is None else put_off(tx, task_id, later, job[2])
+            put = set() if later is None else put_off(tx, task_id, later, job)
             of_values(tx, done, [seq for seq in job[1] if seq not in put], [job[2]])
             leave(tx, task_id, job[2], turned_down)
             return True
@@ -246,28 +258,28 @@ class LeaderTables(LeaderFates):
     def open_collection(self, task_id: bytes, job_id: bytes, request: bytes, interval: Interval) -> CollectionJob:
         with self._write() as tx:
             self._alone(tx, task_id)
-            found = _collection_of(tx, task_id, job_id)
+            found = collection_of(tx, task_id, job_id)
             small = ProblemType.INVALID_BATCH_SIZE.value
             if found is not None and (found.state is not CollectionState.FAILED or found.problem != small):
                 return found
             self._refuse_overlap(tx, task_id, interval)
-            _refuse_rivals(tx, task_id, interval)
+            refuse_rivals(tx, task_id, interval)
             tx.execute("DELETE FROM collections WHERE task = ? AND id = ?", (task_id, job_id))
             row = (task_id, job_id, request, interval.start, interval.end, "pending", b"", b"", "", "")
-            of_rows(tx, _NEW_COLLECTION, [row])
+            of_rows(tx, NEW_COLLECTION, [row])
         return CollectionJob(job_id, request, interval, CollectionState.PENDING)
 
     def open_next(self, task_id: bytes, request: bytes, name: Callable[[int], bytes]) -> CollectionJob:
-        live = f"{_COLLECTION} WHERE task = ? AND request = ? AND state != 'failed'"
+        live = f"{COLLECTION} WHERE task = ? AND request = ? AND state != 'failed'"
         failed = "DELETE FROM collections WHERE task = ? AND request = ? AND state = 'failed'"
         with self._write() as tx:
             self._alone(tx, task_id)
             row = tx.execute(live, (task_id, request)).fetchone()
             if row is not None:
-                return _collection(row)
+                return collection_of_row(row)
             tx.execute(failed, (task_id, request))
             new = (task_id, b"", request, 0, 0, "pending", b"", b"", "", "")
-            ((seq,),) = of_rows(tx, _NEW_COLLECTION + " RETURNING seq", [new])
+            ((seq,),) = of_rows(tx, NEW_COLLECTION + " RETURNING seq", [new])
             job_id = name(as_int(seq))
             tx.execute("UPDATE collections SET id = ? WHERE seq = ?", (job_id, seq))
         return CollectionJob(job_id, request, None, CollectionState.PENDING)
@@ -277,25 +289,33 @@ class LeaderTables(LeaderFates):
             return hit(tx, "DELETE FROM collections WHERE task = ? AND id = ? AND state = 'ready'", task_id, job_id)
 
     def collection(self, task_id: bytes, job_id: bytes) -> CollectionJob | None:
-        rows = self._read(f"{_COLLECTION} WHERE task = ? AND id = ?", task_id, job_id)
-        return _collection(rows[0]) if rows else None
+        rows = self._read(f"{COLLECTION} WHERE task = ? AND id = ?", task_id, job_id)
+        return collection_of_row(rows[0]) if rows else None
 
     def open_collections(self, task_id: bytes, limit: int) -> list[CollectionJob]:
-        sql = f"{_COLLECTION} WHERE task = ? AND {_LIVE} ORDER BY seq LIMIT ?"
-        return [_collection(row) for row in self._read(sql, task_id, limit)]
+        sql = f"{COLLECTION} WHERE task = ? AND {LIVE} ORDER BY seq LIMIT ?"
+        return [collection_of_row(row) for row in self._read(sql, task_id, limit)]
 
-    def freeze(self, task_id: bytes, job_id: bytes, ready: Callable[[Batch, Selection], bytes]) -> bytes | None:
+    def freeze(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        ready: Callable[[Batch, Selection], bytes],
+        filling: Filling | None = None,
+    ) -> bytes | None:
         sql = "UPDATE collections SET state = 'frozen', share_request = ?, batch = ? WHERE task = ? AND id = ?"
         with self._write() as tx:
             self._alone(tx, task_id)
-            job = _collection_of(tx, task_id, job_id)
+            job = collection_of(tx, task_id, job_id)
             if job is None or job.state is not CollectionState.PENDING:
                 return None
-            selection = job.selection or claimable(tx, task_id)
+            selection = job.selection if filling is None else claimable(tx, task_id, filling)
             if selection is None or (isinstance(selection, Interval) and _under_way(tx, task_id, selection)):
                 return None
             share_request = ready(self._told(selecting(tx), task_id, selection), selection)
             self._close(tx, task_id, selection, job_id)
+            if isinstance(selection, BatchId):
+                seal(tx, task_id, selection)
             batch = selection.id if isinstance(selection, BatchId) else b""
             tx.execute(sql, (share_request, batch, task_id, job_id))
             return share_request
@@ -304,7 +324,7 @@ class LeaderTables(LeaderFates):
         done = "UPDATE collections SET state = 'ready', answer = ? WHERE task = ? AND id = ? AND state = 'frozen'"
         with self._write() as tx:
             self._alone(tx, task_id)
-            job = _collection_of(tx, task_id, job_id)
+            job = collection_of(tx, task_id, job_id)
             if job is None or not hit(tx, done, answer, task_id, job_id):
                 return False
             assert job.selection is not None, "it was frozen"
@@ -393,10 +413,9 @@ def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times:
     """
     if any(abs(order.now_us - at) >= order.patience_us for at in times):
         return True
-    if order.new_batch:
-        sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending'"
-        return tx.execute(sql, (task_id,)).fetchone() is not None
-    sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND state = 'pending' AND start <= ? AND stop > ?"
+    if order.filling is not None:
+        return False  # whoever asks for a batch has no use for what makes none ready
+    sql = f"SELECT 1 FROM collections WHERE task = ? AND {LIVE} AND state = 'pending' AND start <= ? AND stop > ?"
     return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
 
 
@@ -415,32 +434,3 @@ def _under_way(tx: Tx, task_id: bytes, interval: Interval) -> bool:
     taken = f"SELECT 1 FROM jobs WHERE task = ? AND {_OPEN} AND last >= ? AND first < ? LIMIT 1"
     within = (task_id, interval.start, interval.end)
     return any(tx.execute(sql, within).fetchone() is not None for sql in (waiting, taken))
-
-
-def _refuse_rivals(tx: Tx, task_id: bytes, interval: Interval) -> None:
-    """Raises: DapProblem, where a collection job that is under way reaches into the interval."""
-    sql = f"SELECT 1 FROM collections WHERE task = ? AND {_LIVE} AND start < ? AND stop > ?"
-    if tx.execute(sql, (task_id, interval.end, interval.start)).fetchone():
-        raise DapProblem(ProblemType.BATCH_OVERLAP, "another collection job has part of the interval", task_id=task_id)
-
-
-def _collection_of(tx: Tx, task_id: bytes, job_id: bytes) -> CollectionJob | None:
-    row = tx.execute(f"{_COLLECTION} WHERE task = ? AND id = ?", (task_id, job_id)).fetchone()
-    return None if row is None else _collection(row)
-
-
-def _collection(row: Sequence[object]) -> CollectionJob:
-    start, stop, batch = as_int(row[2]), as_int(row[3]), as_bytes(row[9])
-    selected = BatchId(batch) if batch else None
-    return CollectionJob(
-        job_id=as_bytes(row[0]),
-        request=as_bytes(row[1]),
-        selection=Interval(start, stop - start) if start < stop else selected,
-        state=CollectionState(row[4]),
-        share_request=as_bytes(row[5]),
-        answer=as_bytes(row[6]),
-        problem=str(row[7]),
-        detail=str(row[8]),
-        repair_request=as_bytes(row[10]),
-        repaired=bool(row[11]),
-    )

@@ -20,6 +20,7 @@ from interlock.dap.repair import JobPart, Repair
 from interlock.node.storage.dap import AggregatorTables
 from interlock.node.storage.dap_packed import unpacked
 from interlock.node.storage.dap_repair import REPAIRS, demand_unrepaired
+from interlock.node.storage.dap_selected import shrink
 from interlock.node.storage.sql import Tx, hit, of_values
 
 __all__ = ["LEADER_REPAIRS", "LeaderRepairs"]
@@ -56,6 +57,8 @@ class LeaderRepairs(AggregatorTables):
             share_request, repair = judge(self._parts(tx, task_id, selection))
             self._leave_out(tx, task_id, repair)
             _turn_down(tx, task_id, repair)
+            if isinstance(selection, BatchId):
+                shrink(tx, task_id, selection, repair)
             return hit(tx, sql, share_request, task_id, job_id)
 
 
@@ -69,18 +72,19 @@ def _frozen(tx: Tx, task_id: bytes, job_id: bytes, also: str) -> Selection | Non
 
 
 def _turn_down(tx: Tx, task_id: bytes, repair: Repair) -> None:
-    """Turn down the reports that a repair leaves out; of a batch that the leader selects it never can leave out any."""
-    if isinstance(repair.selection, BatchId):
-        assert not repair.ours, "such a batch has as many reports as it needs, and none beyond"
-        return
-    of = repair.selection
-    jobs = "SELECT id, members FROM jobs WHERE task = ? AND state IN ('done', 'abandoned') AND last >= ? AND first < ?"
-    sql = (
-        "UPDATE reports SET state = 'rejected', error = ?, side = ?, step = ?"
-        " WHERE state = 'aggregated' AND bucket >= ? AND bucket < ? AND seq IN ({})"
-    )
+    """Turn down the reports that a repair leaves out: those in the batch of the jobs that are dropped."""
+    of, values = repair.selection, list[object]()
+    if isinstance(of, BatchId):
+        jobs, within, values = "batch = ? AND length(batch) > 0", "batch = ?", [of.id]
+    else:
+        jobs, within, values = "last >= ? AND first < ?", "bucket >= ? AND bucket < ?", [of.start, of.end]
     dropped = {part.job_id for part in repair.ours}
-    rows = tx.execute(jobs, (task_id, of.start, of.end)).fetchall()
+    sql = f"SELECT id, members FROM jobs WHERE task = ? AND state IN ('done', 'abandoned') AND {jobs}"
+    rows = tx.execute(sql, (task_id, *values)).fetchall() if dropped else []
     members = itertools.chain.from_iterable(unpacked(as_bytes(row[1])) for row in rows if as_bytes(row[0]) in dropped)
+    down = (
+        "UPDATE reports SET state = 'rejected', error = ?, side = ?, step = ?"
+        f" WHERE state = 'aggregated' AND {within} AND seq IN ({{}})"
+    )
     told = (ReportError.REPORT_DROPPED.value, Role.LEADER.name.lower(), Step.REPAIR.value)
-    of_values(tx, sql, members, [*told, of.start, of.end])
+    of_values(tx, down, members, [*told, *values])
