@@ -7,8 +7,9 @@
      "counts": "sightings", "at_least": 20, "shown": "blind-token", "least_age": 30, "start": US, "end": US,
      "until": US, "demo": false, "places": ["host:DIGEST", ...], "collector": "ed25519:HEX", "sig": BASE64}
 
-It is in the word of its collector's key (`statements`), which the commons' list of operators names (role collector), or
-whoever reads it knows otherwise: the numbers are the collector's alone, and nobody else could take its place.
+It is in the word of its collector's key (`statements`), which is the one that its task names in its configuration, and
+which the commons' list of operators, where there is one, names too (role collector): the numbers are the collector's
+alone, and no other collector can speak in its place (`demand_collector`).
 
 What fewer than `at_least` saw is not shown, not even its number; where fewer reported at all, there is no statement.
 A sum is of one batch, in which each organisation counts once; sums of several batches are never added, as nobody could
@@ -173,18 +174,23 @@ def parse_consensus(data: bytes, *, where: str) -> Statement:
     return found
 
 
-def demand_collector(said: Statement, operators: Operators | None, known: Iterable[str] = ()) -> str:
-    """Who signed a statement: the body that the commons' list names, or the key itself, where it is among `known`.
+def demand_collector(said: Statement, named: str | None, operators: Operators | None) -> str:
+    """Who signed a statement, which has to be the collector whose key its task names (`named`, a text of base.keys).
 
-    Raises: BadSignature, where it is a key that nobody vouches for.
+    Returns the body that the commons' list says runs that collector; the key, where no list is published.
+    Raises: BadSignature, for any other key, a task that names none, and a key that a published list does not have.
     """
-    if said.collector in known:
-        return said.collector
-    body = None if operators is None else operators.runs("collector", [said.collector])
+    where = f"consensus of {said.task}"
+    if named is None:
+        told = "is of a task that names no collector, so nobody may speak of its sums"
+        raise BadSignature(told, where=where, fix="make a new task with --collector KEY")
+    if said.collector != named:
+        told = f"is signed by {said.collector}, and its task's collector is {named}"
+        raise BadSignature(told, where=where, fix="take it from its task's collector")
+    body = named if operators is None else operators.runs("collector", [named])
     if body is None:
-        told = f"is signed by {said.collector}, which the commons lists as no collector's"
-        fix = "ask its collector for its key, and have the commons list it; or name a key that you trust"
-        raise BadSignature(told, where=f"consensus of {said.task}", fix=fix)
+        told = f"is signed by {named}, which the commons lists as no collector's"
+        raise BadSignature(told, where=where, fix="have the commons list the collector's key")
     return body
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from interlock.base.clock import Clock
 from interlock.base.errors import BadInput
-from interlock.commons.indicators import BadCatalog, Catalog
+from interlock.base.fetch import NotFound
+from interlock.commons.indicators import BadCatalog, Catalog, parse_catalog
 from interlock.commons.journal import Item
 from interlock.commons.layout import CATALOG_RING, DAP_RING, MAX_DAP_TASK, catalog_path, dap_task_path
 from interlock.commons.memberfiles import TaskFile
@@ -82,6 +83,26 @@ class Publisher(Releases, Rekeying):
             return (self.steps.item("task", task, 1, DAP_RING, data, path, role, self.steps.key(role)),)
 
         return self.steps.run((("task", f"{DAP_RING}/{path}", data),), begin, None)
+
+    def dap_task(self, task: str) -> bytes:
+        """The DAP task of a name, as this commons signed it. Raises: NotFound, BadState."""
+        return self._signed(CATALOG_RING, dap_task_path(known_task(task, where=f"task {task}")))
+
+    def catalog(self, task: str) -> Catalog:
+        """The catalog of a task, as this commons signed it. Raises: NotFound, BadState, BadCatalog."""
+        path = catalog_path(known_task(task, where=f"task {task}"))
+        return parse_catalog(self._signed(CATALOG_RING, path), where=path)
+
+    def operators(self) -> Operators | None:
+        """The list of operators that is out; None where there is none. Raises: BadState."""
+        data = self.steps.repository.target("targets", self.steps.seen()["targets"], OPERATORS_PATH)
+        return None if data is None else parse_operators(data, where=OPERATORS_PATH)
+
+    def _signed(self, role: str, path: str) -> bytes:
+        data = self.steps.repository.target(role, self.steps.seen()[role], path)
+        if data is None:
+            raise NotFound("was not published here", where=path)
+        return data
 
     def publish_members(self, files: Sequence[TaskFile]) -> Published:
         """Publish member keys and counts in one snapshot; each stands there for ever. Raises: as `publish_catalog`."""

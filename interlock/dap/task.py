@@ -6,7 +6,9 @@
 
 A task's id is derived from its configuration (taskprov), so the configuration cannot change under the id. The
 catalog's digest stands in task_info: whoever holds the task's bytes can check the catalog that gives its places
-their meaning. Sources: draft-ietf-ppm-dap-18, section 4.2; draft-ietf-ppm-dap-taskprov, section 3.
+their meaning. So may the key be named that speaks for its collector: what is said of a task's sums is believed in the
+word of that key alone, and it cannot be changed under the id either. Sources: draft-ietf-ppm-dap-18, section 4.2;
+draft-ietf-ppm-dap-taskprov, section 3.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from urllib.parse import urlsplit
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
+from interlock.base.keys import BadKey, Ed25519Verifier
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import hkdf_expand, hkdf_extract, hmac_sha256
 from interlock.dap.backend import VERIFY_KEY_SIZE, VdafError
@@ -41,6 +44,7 @@ from interlock.dap.problems import to_b64url
 
 __all__ = [
     "LENGTH_MOST",
+    "STATEMENT_KEY",
     "TIME_MOST",
     "AggregatorTask",
     "Task",
@@ -55,6 +59,7 @@ LENGTH_MOST: Final = 1 << 17  # places of a catalog
 TIME_MOST: Final = (1 << 63) - 1  # what every store can hold
 PRIO3_SUM_VEC: Final = 3
 TASK_INTERVAL: Final = 1  # TaskExtensionType
+STATEMENT_KEY: Final = 0xFF50  # our number of a task extension; see messages.MEMBERSHIP for why it is one of these
 _NO_JOINT_RANDOMNESS: Final = (1, 2)  # Count and Sum: nothing public of their reports binds the shares
 _INFO: Final = b"interlock/catalog/v1:"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -79,6 +84,7 @@ class Task:
     demo: bool = False
     draft: Draft = DAP_18
     noise: Noise | None = None  # of the noise extension: what each aggregator adds before it releases a sum
+    statement_key: Ed25519Verifier | None = None  # of the extension of that name: in whose word its sums are told
 
     @property
     def catalog_digest(self) -> bytes | None:
@@ -169,12 +175,13 @@ def new_configuration(
     interval: Interval | None = None,
     membership: bytes | None = None,
     noise: Noise | None = None,
+    statement_key: Ed25519Verifier | None = None,
     batch_mode: int = TIME_INTERVAL,
 ) -> bytes:
     """The configuration bytes of a new task over a catalog; `vdaf_config` is the backend's, times are seconds.
 
     With `membership`, whatever it says, each report has to prove that a member sent it; with `noise`, each aggregator
-    adds it to what it releases.
+    adds it to what it releases; `statement_key` is the collector's, which alone may say what the sums show.
     Raises: ValueError, for a digest that is not 32 bytes or a URL that is not ASCII.
     """
     if len(catalog_digest) != 32:
@@ -183,6 +190,7 @@ def new_configuration(
         (TASK_INTERVAL, None if interval is None else interval.encode()),
         (MEMBERSHIP, membership),
         (NOISE, None if noise is None else noise.encode()),
+        (STATEMENT_KEY, None if statement_key is None else statement_key.public),
     )
     extensions = tuple(Extension(kind, data) for kind, data in named if data is not None)
     return TaskConfiguration(
@@ -211,7 +219,8 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
         extensions = _extensions(config.extensions)
         interval = Interval.decode(extensions[TASK_INTERVAL]) if TASK_INTERVAL in extensions else None
         noise = Noise.decode(extensions[NOISE]) if NOISE in extensions else None
-    except Malformed as e:
+        key = Ed25519Verifier(extensions[STATEMENT_KEY]) if STATEMENT_KEY in extensions else None
+    except (Malformed, BadKey) as e:
         raise TaskRefused(e.what, fix="ask the task's author for its exact bytes") from None
     if len(config.task_info) < draft.task_info_least:
         raise TaskRefused(f"its task_info is empty, which {draft.tag} forbids")
@@ -231,7 +240,8 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     _check_url("helper", config.helper_url)
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
-    return Task(configuration, config, task_id, shape, interval, extensions.get(MEMBERSHIP), demo, draft, noise)
+    membership = extensions.get(MEMBERSHIP)
+    return Task(configuration, config, task_id, shape, interval, membership, demo, draft, noise, key)
 
 
 def _shape(config: TaskConfiguration) -> Shape:
@@ -262,7 +272,7 @@ def _check_sum_vec(config: TaskConfiguration, *, bits: bool) -> None:
 def _extensions(extensions: tuple[Extension, ...]) -> dict[int, bytes]:
     if not in_order(extensions):
         raise TaskRefused("its extensions are not in increasing order")
-    unknown = [e.kind for e in extensions if e.kind not in (TASK_INTERVAL, MEMBERSHIP, NOISE)]
+    unknown = [e.kind for e in extensions if e.kind not in (TASK_INTERVAL, MEMBERSHIP, NOISE, STATEMENT_KEY)]
     if unknown:
         raise TaskRefused(f"task extension {unknown[0]} is not known here")
     return {e.kind: e.data for e in extensions}

@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from interlock.base.clock import DAY_US
 from interlock.base.errors import EXIT_OK, EXIT_USAGE, InterlockError
 from interlock.base.files import replace
+from interlock.base.keys import Ed25519Signer
+from interlock.commons.consensus import stated
 from interlock.commons.indicators import indicator_pack
+from interlock.commons.membership import BLIND
+from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
 from interlock.node.config import LOG_POLICY
 from interlock.node.setup import write_settings
+from tests.unit import test_consensus as consensus
 from tests.unit.commons_world import SIGN_OFF, log_policy, pack, world
 
 
@@ -73,3 +79,41 @@ def test_publishing_ceremonies_tokens_and_tasks_start_without_a_server() -> None
     code = f"import importlib, sys\nfor name in {commands}: importlib.import_module('interlock.node.cli.' + name)\n"
     code += "print(*sorted({'uvicorn', 'starlette', 'asyncio'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"\n"
+
+
+def test_a_pack_of_indicators_goes_out_only_with_the_statements_it_rests_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with world(tmp_path) as commons:
+        counted = consensus.catalog(opens_at=commons.clock.now_us() + DAY_US)
+        task, rival = consensus.task(counted), Ed25519Signer(b"\4" * 32)
+        start = task.start_us(task.time_of(counted.opens_at))
+        commons.publisher.publish_catalog(counted)
+        commons.publisher.publish_dap_task("hosts-1", dump_client_task(task))
+    values = {"task_id": task.task_id.hex(), "at_least": 20, "shown": BLIND, "least_age": 0, "demo": False}
+    values |= {"start": start, "end": start + DAY_US, "until": start + 9000 * DAY_US}
+    honest, forged = (
+        stated(counted, places, key, **values)
+        for places, key in (((consensus.HOST,), consensus.COLLECTOR), ((consensus.HOST, consensus.OTHER), rival))
+    )
+    command = [*_command(tmp_path), str(tmp_path / "pack.json"), "--ring", "canary"]
+    for name, data in (("honest.json", honest.data), ("forged.json", forged.data)):
+        replace(tmp_path / name, data)
+
+    def published(places: tuple[str, ...], results: tuple[str, ...], *words: str) -> str:
+        made = indicator_pack(
+            "indicator-a", 1, places, authors=["A"], signed_off_by=[SIGN_OFF], organisations=20, results=results
+        )
+        replace(tmp_path / "pack.json", made.data)
+        assert main([*command, *words]) != EXIT_OK
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    one, both = (consensus.HOST,), (consensus.HOST, consensus.OTHER)
+    by = ("--statement", str(tmp_path / "honest.json"))
+    assert "rests on 1 statements of consensus" in published(one, (honest.digest,))
+    assert "rests on no statements" in published(one, (), *by)
+    assert "does not follow from these statements" in published(both, (honest.digest,), *by)
+    told = published(both, (forged.digest,), "--statement", str(tmp_path / "forged.json"))
+    assert f"and its task's collector is {consensus.COLLECTOR.verifier.text}" in told
+    assert "does not answer" in published(one, (honest.digest,), *by)  # and so it would go to the log

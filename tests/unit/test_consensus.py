@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interlock.base import canonical
 from interlock.base.codec import Malformed
 from interlock.base.errors import BadInput
-from interlock.base.keys import Ed25519Signer
+from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import BadSignature
 from interlock.commons.consensus import Statement, TooFew, demand_collector, needed, parse_consensus, standing, stated
@@ -30,7 +30,7 @@ from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.policy.load import compile_rules
 from interlock.engine.policy.model import Policy, Source
-from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
+from interlock.node.roles.curate import Batch, demand_of_task, demotion, pack_of, statement_of
 
 HOST = indicator_of("host", "evil.example.com")
 OTHER = indicator_of("host", "other.example.com")
@@ -42,8 +42,10 @@ ISSUER = Ed25519Signer(b"\1" * 32)
 COLLECTOR = Ed25519Signer(b"\3" * 32)
 
 
-def catalog(counts: str = SIGHTINGS, *, task: str = "hosts-1", rules: tuple[str, ...] = ("fs.destroy",)) -> Catalog:
-    return build_catalog(task, opens_at=0, rules=rules, indicators=PLACES, counts=counts)
+def catalog(
+    counts: str = SIGHTINGS, *, task: str = "hosts-1", rules: tuple[str, ...] = ("fs.destroy",), opens_at: int = 0
+) -> Catalog:
+    return build_catalog(task, opens_at=opens_at, rules=rules, indicators=PLACES, counts=counts)
 
 
 def said(
@@ -55,12 +57,13 @@ def said(
     days: int = 90,
     shown: str = BLIND,
     demo: bool = False,
+    task_id: str = "ab" * 32,
 ) -> Statement:
     return stated(
         counted or catalog(),
         places,
         COLLECTOR,
-        task_id="ab" * 32,
+        task_id=task_id,
         at_least=at_least,
         shown=shown,
         least_age=age,
@@ -103,19 +106,59 @@ def test_a_statement_is_its_collectors_word_and_a_change_of_any_field_undoes_it(
         parse_consensus(canonical.encode(body), where="s")
 
 
-def test_a_statement_counts_in_the_word_of_a_collector_that_is_listed_or_known_otherwise() -> None:
-    made = said(HOST)
-    roles = {"collector": (COLLECTOR.verifier.text,)}
+def test_a_statement_counts_in_the_word_of_its_tasks_collector_and_of_no_other() -> None:
+    made, named = said(HOST), COLLECTOR.verifier.text
+    rival = Ed25519Signer(b"\4" * 32).verifier.text
+    roles = {"collector": (named, rival)}
     listed = Operators(1, (Operator("shares.example", "Shares", roles), Operator("enrol.example", "Enrol", {})))
-    assert demand_collector(made, listed) == "shares"
-    assert demand_collector(made, None, [COLLECTOR.verifier.text]) == COLLECTOR.verifier.text
-    parsed = parse_operators(listed.data, where="o")
-    assert demand_collector(made, parsed) == "shares"
-    issuers = Operators(1, (Operator("a", "A", {"issuer": (COLLECTOR.verifier.text,)}),))
-    for operators in (None, issuers):
-        with pytest.raises(BadSignature, match="lists as no collector's") as caught:
-            demand_collector(made, operators)
+    for operators in (listed, parse_operators(listed.data, where="o")):
+        assert demand_collector(made, named, operators) == "shares"
+    assert demand_collector(made, named, None) == named
+    issuers = Operators(1, (Operator("a", "A", {"issuer": (named,)}),))
+    refused: list[tuple[str | None, Operators | None, str]] = [
+        (rival, listed, f"is signed by {named}, and its task's collector is {rival}"),  # listed both, and one's own
+        (rival, None, "its task's collector is"),
+        (None, listed, "names no collector"),
+        (named, issuers, "lists as no collector's"),
+    ]
+    for key, published, told in refused:
+        with pytest.raises(BadSignature, match=told) as caught:
+            demand_collector(made, key, published)
         assert "\n" not in str(caught.value)
+
+
+def test_a_statement_is_held_against_its_very_task() -> None:
+    task = certified(catalog())
+    batch = Batch(25, EPOCH, EPOCH + 1, SUMS)
+    made = statement_of(task, catalog(), batch, COLLECTOR, threshold=10, days=1, keys=keys())
+    assert demand_of_task(made, task, None) == COLLECTOR.verifier.text
+    fields = [f.name for f in dataclasses.fields(made) if f.name not in ("collector", "data", "task", "places")]
+    values = {name: getattr(made, name) for name in fields if name not in ("catalog", "counts")}
+    lies: list[tuple[Catalog, dict[str, object], str]] = [
+        (catalog(), {"task_id": "cd" * 32}, "is of another task"),
+        (catalog(rules=()), {}, "is of a catalog that is not the one of its task"),
+        (catalog(), {"demo": True}, "is a demonstration's"),
+        (catalog(), {"shown": BLIND}, "is shown by another proof"),
+        (catalog(), {"start": made.start - DAY}, "is of no one epoch"),
+        (catalog(), {"start": made.start + 1}, "is of no one epoch"),
+    ]
+    for counted, lie, told in lies:
+        lied = stated(counted, (HOST,), COLLECTOR, **{**values, **lie})
+        with pytest.raises(Malformed, match=told):
+            demand_of_task(lied, task, None)
+    dearer = dataclasses.replace(task, config=dataclasses.replace(task.config, min_batch_size=11))
+    with pytest.raises(Malformed, match="fewer organisations than its task's floor"):
+        demand_of_task(made, dearer, None)
+
+
+def test_a_collector_signs_nothing_with_a_key_that_its_task_does_not_name() -> None:
+    batch, rival = Batch(25, EPOCH, EPOCH + 1, SUMS), Ed25519Signer(b"\4" * 32)
+    for task, told in (
+        (certified(catalog()), "names ed25519:"),
+        (certified(catalog(), key=None), "names no collector"),
+    ):
+        with pytest.raises(TaskRefused, match=told):
+            statement_of(task, catalog(), batch, rival, threshold=10, days=1, keys=keys())
 
 
 @given(st.binary(max_size=300))
@@ -149,7 +192,14 @@ def test_a_statement_of_places_that_cannot_be_is_refused(places: tuple[str, ...]
 # --- from a batch to its statement --------------------------------------------------------------------------------
 
 
-def task(counted: Catalog, *, membership: bool = True, noise: Noise | None = None, least: int = LEAST) -> Task:
+def task(
+    counted: Catalog,
+    *,
+    membership: bool = True,
+    noise: Noise | None = None,
+    least: int = LEAST,
+    key: Ed25519Verifier | None = COLLECTOR.verifier,
+) -> Task:
     length = len(counted.places)
     return task_of(
         new_configuration(
@@ -161,6 +211,7 @@ def task(counted: Catalog, *, membership: bool = True, noise: Noise | None = Non
             vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
             membership=TaskMembership(BLIND, counted.task).encode() if membership else None,
             noise=noise,
+            statement_key=key,
         )
     )
 
@@ -178,9 +229,9 @@ def keys(epoch: int = EPOCH, *, age: int = 0, name: str = "hosts-1", backend: st
     )
 
 
-def certified(counted: Catalog) -> Task:
+def certified(counted: Catalog, *, key: Ed25519Verifier | None = COLLECTOR.verifier) -> Task:
     """A task with certificates, whose member keys need no RSA key."""
-    found = task(counted)
+    found = task(counted, key=key)
     return dataclasses.replace(found, membership=TaskMembership(CERTIFICATE, counted.task).encode())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import os
 import secrets
@@ -20,10 +21,12 @@ from interlock.base.files import replace, stamped
 from interlock.commons.indicators import Catalog, build_catalog
 from interlock.commons.operators import Operator, Operators
 from interlock.commons.pins import init_node
+from interlock.commons.signers import read_key
 from interlock.dap.budget import Charge
 from interlock.dap.drafts import DAP_19
+from interlock.dap.messages import Extension
 from interlock.dap.noise import Mechanism, Noise
-from interlock.dap.task import Task, task_of
+from interlock.dap.task import STATEMENT_KEY, Task, TaskRefused, task_of
 from interlock.dap.taskfile import dump_client_task, dump_key, load_client_task
 from interlock.node.cli import mesh_dap, mesh_dap_task, mesh_node
 from interlock.node.cli.main import main
@@ -38,6 +41,7 @@ from tests.unit.dap_world import LENGTH, configuration
 LEADER, HELPER = "https://dap.acme.example", "https://dap.globex.example"
 OPERATORS = Operators(1, (Operator("a", "Acme", {"leader": (LEADER,)}), Operator("g", "Globex", {"helper": (HELPER,)})))
 URLS = ("--leader", LEADER, "--helper", HELPER)
+SPEAKER = ("--collector", "ed25519:" + "ab" * 32)
 
 
 def dap(*words: object) -> int:
@@ -244,7 +248,7 @@ def test_a_published_task_is_shown_by_name_and_taken_on_by_both_aggregators(
     commons: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     catalog(tmp_path)
-    task = created(tmp_path, "--catalog", tmp_path / "c.json", "--dir", tmp_path)
+    task = created(tmp_path, *SPEAKER, "--catalog", tmp_path / "c.json", "--dir", tmp_path)
     assert commons.member("node").dap_task("task-1") == (tmp_path / "task-1.json").read_bytes()
     secret = ("--secret", tmp_path / "verify.secret", "--collector", key(tmp_path))
     held = []
@@ -267,11 +271,14 @@ def test_a_task_that_nobody_would_take_part_in_is_not_published(
     commons: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     catalog(tmp_path)
-    words = ("task", "create", "task-1", *URLS, "--dir", tmp_path, "--out", tmp_path / "t.json")
+    words = ("task", "create", "task-1", *URLS, *SPEAKER, "--dir", tmp_path, "--out", tmp_path / "t.json")
     assert dap(*words, "--catalog", tmp_path / "c.json", "--members", "none") == EXIT_REFUSED
     assert "no proof of membership" in error(capsys)
     assert dap(*words, "--length", 4) == EXIT_REFUSED
     assert "places without a meaning" in error(capsys)
+    bare = [word for word in words if word not in SPEAKER]
+    assert dap(*bare, "--catalog", tmp_path / "c.json") == EXIT_REFUSED
+    assert "names no collector" in error(capsys)
     assert not (tmp_path / "t.json").exists()
 
 
@@ -279,7 +286,7 @@ def test_an_aggregator_takes_on_no_task_but_the_published_one(
     commons: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     catalog(tmp_path)
-    created(tmp_path, "--catalog", tmp_path / "c.json", "--dir", tmp_path)
+    created(tmp_path, *SPEAKER, "--catalog", tmp_path / "c.json", "--dir", tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     created(other, "--catalog", tmp_path / "c.json", "--epoch", 3600)
@@ -323,6 +330,30 @@ def test_a_collectors_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert (tmp_path / "collector.json").read_bytes() == before
     assert (tmp_path / "collector.json").stat().st_mode & 0o777 == 0o600
     assert json.loads(before)["private"] not in first.decode()
+
+
+def test_a_task_names_the_key_that_speaks_for_its_collector_and_hangs_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("key", "--out", tmp_path / "collector.json", "--public", tmp_path / "collector.pub")
+    assert dap(*words, "--statements", tmp_path / "collector.key") == EXIT_OK
+    key = read_key(tmp_path / "collector.key").verifier
+    assert f"--collector {key.text}" in capsys.readouterr().out
+    assert (tmp_path / "collector.key").stat().st_mode & 0o777 == 0o600
+    assert dap(*words, "--statements", tmp_path / "collector.key") == EXIT_OK
+    assert read_key(tmp_path / "collector.key").verifier == key
+    trial = ("--length", 4, "--members", "none")
+    named, bare = created(tmp_path, *trial, "--collector", key.text), created(tmp_path, *trial, name="task-2")
+    assert (named.statement_key, bare.statement_key) == (key, None)
+    assert named.task_id != bare.task_id
+    told = capsys.readouterr().out
+    assert f"collector   {key.text}" in told
+    assert "collector   none is named" in told
+    config = dataclasses.replace(
+        named.config, extensions=(*named.config.extensions[:1], Extension(STATEMENT_KEY, b"k"))
+    )
+    with pytest.raises(TaskRefused, match="an Ed25519 public key has 32 bytes"):
+        task_of(config.encode())
 
 
 # --- submit, collect --------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ import pytest
 
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.files import replace
+from interlock.base.keys import Ed25519Signer, dump_key
 from interlock.commons.consensus import parse_consensus, stated
 from interlock.commons.enrolment import dump_count
 from interlock.commons.indicators import BadCatalog, build_proposal, indicator_pack, parse_catalog, parse_proposal
+from interlock.commons.membership import CERTIFICATE
 from interlock.commons.operators import Operator, Operators
 from interlock.commons.pack import parse_pack
-from interlock.commons.signers import read_key
 from interlock.dap.task import Task
 from interlock.engine.detectors.indicator import indicator_of
 from interlock.node.cli import mesh_dap, mesh_indicator
@@ -152,9 +153,11 @@ class Folder:
         monkeypatch.setattr(mesh_indicator, "read_task", lambda _: self.task)
         self.write("catalog.json", catalog().data)
         self.write("keys.json", keys(age=30).data)
+        self.write("collector.key", dump_key(COLLECTOR))
         self.batch()
 
     def write(self, name: str, data: bytes) -> None:
+        (self.path / name).parent.mkdir(exist_ok=True)
         replace(self.path / name, data)
 
     def count(self, issued: int) -> Path:
@@ -192,10 +195,9 @@ class Folder:
         return run("check", self.path / "said.json", *self.trust(), *words)
 
     def trust(self) -> tuple[object, ...]:
-        """The collector's key, from whoever checks; and the catalog."""
-        key = read_key(self.path / "collector.key").verifier.text
+        """The task, from whoever checks; and the catalog."""
         home = self.path / "home"
-        return ("--collector", key, "--catalog", self.path / "catalog.json", "--home", home)
+        return ("--task", "task.json", "--catalog", self.path / "catalog.json", "--home", home)
 
 
 @pytest.fixture
@@ -288,26 +290,32 @@ def test_a_statement_of_a_place_that_was_never_proposed_makes_no_pack(
     values = {name: getattr(signed, name) for name in ("task_id", "at_least", "shown", "least_age", "start", "end")}
     forged = stated(catalog(), (rival,), COLLECTOR, **values, until=signed.until, demo=False)
     folder.write("said.json", forged.data)
-    assert folder.pack("--collector", COLLECTOR.verifier.text) == EXIT_REFUSED
+    assert folder.pack() == EXIT_REFUSED
     assert "names a place that its catalog does not have" in capsys.readouterr().err
 
 
-def test_a_pack_is_made_of_what_known_collectors_said_and_of_nothing_else(
+def test_a_pack_is_made_of_what_each_tasks_own_collector_said_and_of_nothing_else(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
     assert folder.consensus() == EXIT_OK
-    key = read_key(folder.path / "collector.key").verifier.text
-    assert f"signed by {key}" in capsys.readouterr().out
-    words = ["--catalog", folder.path / "catalog.json", "--home", folder.path / "home"]
-    out = ("--version", 1, "--author", "Rita", "--out", folder.path / "pack.json")
-    assert run("pack", "indicator-a", folder.path / "said.json", *out, *words) == EXIT_REFUSED
-    assert "lists as no collector's" in capsys.readouterr().err
+    key, rival = COLLECTOR.verifier.text, Ed25519Signer(b"\4" * 32)
+    assert f"signed by {key}, the collector that the task names" in capsys.readouterr().out
+    honest = (folder.path / "said.json").read_bytes()
+    listed = Operators(1, (Operator("shares.example", "Shares", {"collector": (key, rival.verifier.text)}),))
+    folder.write("home/operators.json", listed.data)
+    fields = ("task_id", "at_least", "shown", "least_age", "start", "end", "until", "demo")
+    values = {name: getattr(parse_consensus(honest, where="s"), name) for name in fields}
+    folder.write("said.json", stated(catalog(), (HOST, OTHER), rival, **values).data)
+    assert folder.pack() == EXIT_REFUSED  # the commons lists it as a collector's, only of another task
+    assert f"and its task's collector is {key}" in capsys.readouterr().err
     assert not (folder.path / "pack.json").exists()
-    listed = Operators(1, (Operator("shares.example", "Shares", {"collector": (key,)}),))
-    (folder.path / "home").mkdir()
-    replace(folder.path / "home" / "operators.json", listed.data)
-    assert run("pack", "indicator-a", folder.path / "said.json", *out, *words) == EXIT_OK
+    folder.write("said.json", honest)
+    folder.write("home/operators.json", Operators(2, (Operator("a", "A", {"issuer": (key,)}),)).data)
+    assert folder.pack() == EXIT_REFUSED
+    assert "lists as no collector's" in capsys.readouterr().err
+    folder.write("home/operators.json", listed.data)
+    assert folder.pack() == EXIT_OK
     told = capsys.readouterr()
     assert "in the word of shares" in told.out
     assert "without --sign-off 'NAME <MAIL>' no commons publishes it" in told.err
@@ -317,12 +325,14 @@ def test_a_demonstrations_statement_counts_only_where_that_is_asked_for(
     folder: Folder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.node.cli.mesh_indicator.SystemClock", lambda: _At((EPOCH + 2) * DAY))
-    folder.write("said.json", said(HOST, at_least=3, demo=True).data)
-    trust = ("--collector", COLLECTOR.verifier.text, "--catalog", folder.path / "catalog.json", "--home", folder.path)
-    assert run("check", folder.path / "said.json", *trust) == EXIT_OK
+    config = dataclasses.replace(folder.task.config, min_batch_size=3)
+    folder.task = dataclasses.replace(folder.task, config=config, demo=True)
+    made = said(HOST, at_least=3, demo=True, shown=CERTIFICATE, task_id=folder.task.task_id.hex())
+    folder.write("said.json", made.data)
+    assert folder.check() == EXIT_OK
     told = capsys.readouterr()
     assert ("is a demonstration's (--demo lets it count)" in told.err, HOST in told.out) == (True, False)
-    assert run("check", folder.path / "said.json", *trust, "--demo") == EXIT_OK
+    assert folder.check("--demo") == EXIT_OK
     assert f"{HOST}  at least 3 organisations" in capsys.readouterr().out
 
 

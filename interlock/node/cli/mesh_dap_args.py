@@ -19,9 +19,10 @@ _EXAMPLE: Final = """\
 an example; both aggregators on this machine, for a trial, then a report and a result by hand:
   interlock mesh dap pair --dir trial                                prints the lines to submit and to collect
 a real task, of a commons whose catalog is out, run by two operators:
-  interlock mesh dap key --out collector.json --public collector.pub       by the collector
-  interlock mesh dap task create hosts-1 --catalog hosts-1.json --leader https://dap.acme.example \\
-      --helper https://dap.globex.example --dir commons --out task.json    by the commons: signed and logged
+  interlock mesh dap key --out collector.json --public collector.pub --statements collector.key    by the collector
+  interlock mesh dap task create hosts-1 --catalog hosts-1.json --collector ed25519:HEX \\
+      --leader https://dap.acme.example --helper https://dap.globex.example \\
+      --dir commons --out task.json                                        by the commons: signed and logged
   interlock mesh dap task add task.json --dir leader --collector collector.pub --secret verify.secret
   interlock mesh dap task add task.json --dir helper --collector collector.pub --secret verify.secret
   interlock mesh dap collect --task task.json --key collector.json --token collector.token
@@ -86,7 +87,7 @@ def _create(commands: Commands) -> None:
     )
     create.epilog = (
         "example: interlock mesh dap task create hosts-1 --catalog hosts-1.json --leader https://dap.acme.example"
-        " --helper https://dap.globex.example --dir commons --out task.json"
+        " --helper https://dap.globex.example --collector ed25519:HEX --dir commons --out task.json"
     )
     create.add_argument("name", metavar="NAME", help="its name in the commons: that of its catalog")
     create.add_argument(
@@ -96,6 +97,8 @@ def _create(commands: Commands) -> None:
         help="which members send to",
     )
     create.add_argument("--helper", metavar="URL", required=True, help="another operator's")
+    told = "the key that speaks for the collector, as ed25519:HEX: nobody else may say what the sums show"
+    create.add_argument("--collector", metavar="KEY", help=told)
     what = create.add_mutually_exclusive_group()
     what.add_argument("--catalog", metavar="FILE", help="what its places mean")
     what.add_argument("--length", type=int, metavar="N", help="so many places without a meaning, for a trial")
@@ -129,9 +132,13 @@ def _vdaf(parser: argparse.ArgumentParser) -> None:
 
 def _key(commands: Commands) -> None:
     key = add(commands, "key", _TASK, "key", "make a collector's key", home=False, config=False)
-    key.epilog = "example: interlock mesh dap key --out collector.json --public collector.pub"
+    key.epilog = (
+        "example: interlock mesh dap key --out collector.json --public collector.pub --statements collector.key"
+    )
     key.add_argument("--out", metavar="FILE", required=True, help="the new private key; kept as it is if it is there")
     key.add_argument("--public", metavar="FILE", required=True, help="what the aggregators get")
+    told = "a second key, which signs what is told of the sums; made if it is not there, and printed for the task"
+    key.add_argument("--statements", metavar="FILE", help=told)
 
 
 def _submit(commands: Commands) -> None:

@@ -17,7 +17,8 @@ from interlock.base.fetch import fetcher_of
 from interlock.base.files import BadState, NewerFormat, demand_new, read_bounded, read_private, replace
 from interlock.commons.indicators import MAX_CATALOG, Catalog, parse_catalog
 from interlock.commons.known_operators import known_operators
-from interlock.commons.statements import known_task
+from interlock.commons.signers import own_key
+from interlock.commons.statements import ed25519_key, known_task
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.drafts import draft_of
 from interlock.dap.messages import BatchId
@@ -136,6 +137,9 @@ def key(args: argparse.Namespace) -> int:
     replace(Path(args.public), dump_config(found.config), mode=_PUBLIC_FILE)
     print(f"{args.out}: {'made' if made else 'was there'}; whoever has it reads every result: keep it, and a copy")
     print(f"{args.public}: for both aggregators")
+    if args.statements:
+        spoken = own_key(Path(args.statements), os.urandom).verifier.text
+        print(f"{args.statements}: signs what is told of sums; the task names it: --collector {spoken}")
     return EXIT_OK
 
 
@@ -159,6 +163,7 @@ def task_lines(task: Task) -> Iterator[str]:
     yield f"epoch       {said['epoch_s']} s, one report of each member in each; until {said['until'] or 'for ever'}"
     yield f"members     {said['members'] or 'prove nothing: a bearer token says who reports'}"
     yield f"noise       {'none: who collects sees exact sums' if task.noise is None else task.noise.text}"
+    yield f"collector   {said['collector'] or 'none is named, so nothing that is told of its sums is believed'}"
     yield f"leader      {said['leader']}"
     yield f"helper      {said['helper']}"
 
@@ -184,6 +189,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         noise=noise_of(args.noise, args.cost, args.budget),
         leader_selected=args.batch_mode == "leader-selected",
         demo=args.demo,
+        statement_key=ed25519_key(args.collector, where="--collector") if args.collector else None,
     )
 
 
@@ -201,6 +207,9 @@ def _demand_membership(task: Task, name: str) -> None:
         raise TaskRefused("has places without a meaning", where=f"task {name}", fix="give --catalog FILE")
     if task.membership is None:
         raise TaskRefused("asks for no proof of membership", where=f"task {name}", fix="leave --members as it is")
+    if task.statement_key is None:
+        fix = "give --collector KEY: interlock mesh dap key --statements FILE"
+        raise TaskRefused("names no collector who may speak of its sums", where=f"task {name}", fix=fix)
 
 
 def _found(args: argparse.Namespace) -> tuple[Task, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -16,7 +15,6 @@ from interlock.commons.consensus import (
     MAX_CONSENSUS,
     Standing,
     Statement,
-    demand_collector,
     needed,
     parse_consensus,
     standing,
@@ -36,15 +34,16 @@ from interlock.commons.indicators import (
 from interlock.commons.known_operators import known_operators
 from interlock.commons.membership import MemberKeys, TaskMembership, parse_member_keys
 from interlock.commons.pack import MAX_PACK, parse_pack
-from interlock.commons.signers import own_key
-from interlock.commons.statements import MAX_STATEMENT, ed25519_key
+from interlock.commons.signers import read_key
+from interlock.commons.statements import MAX_STATEMENT
 from interlock.commons.subscribe import Subscriber
 from interlock.commons.windows import length_us
 from interlock.dap.task import Task, TaskRefused
 from interlock.engine.detectors.indicator import indicated
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.reporter import read_task
-from interlock.node.roles.curate import Batch, demotion, pack_of, statement_of
+from interlock.node.roles.curate import Batch, demand_follows, demand_of_task, demotion, pack_of, statement_of
+from interlock.node.roles.taking import published_task
 
 __all__ = ["catalog", "check", "consensus", "pack", "propose", "read_batch"]
 
@@ -107,14 +106,14 @@ def consensus(args: argparse.Namespace) -> int:
     count = parse_count(read_bounded(Path(args.count), MAX_STATEMENT), where=args.count) if args.count else None
     least = needed(0 if keys is None else keys.least_age, demo=task.demo)
     threshold = max(least, task.config.min_batch_size) if args.at_least is None else args.at_least
-    signer = own_key(Path(args.key), os.urandom)
+    signer = read_key(Path(args.key))
     said = statement_of(task, known, batch, signer, threshold=threshold, days=args.days, keys=keys, count=count)
     replace(Path(args.out), said.data)
     for place in said.places:
         print(place)
     print(f"{args.out}: {len(said.places)} of {len(known.places)} places, each by at least {said.at_least}")
     proof = said.shown or "nothing"
-    print(f"signed by {said.collector}: have the commons list this key as a collector's")
+    print(f"signed by {said.collector}, the collector that the task names")
     print(f"it holds until {rfc3339(said.until)}; members of at least {said.least_age} days, shown by {proof}")
     if task.membership is not None and count is None:
         print("the issuer was not held to its count: give --count FILE", file=sys.stderr)
@@ -156,19 +155,7 @@ def check(args: argparse.Namespace) -> int:
     if args.pack is None:
         return EXIT_OK
     given = parse_pack(read_bounded(Path(args.pack), MAX_PACK), where=args.pack)
-    made = pack_of(
-        stands,
-        statements,
-        name=given.name,
-        version=given.version,
-        authors=given.authors,
-        signed_off_by=given.signed_off_by,
-    )
-    if made.digest != given.digest:
-        told = "does not follow from these statements as they stand now"
-        fix = "ask its author for all that it was made of, or for its next version"
-        print(f"{args.pack}: {told}; {fix}", file=sys.stderr)
-        return EXIT_REFUSED
+    demand_follows(given, statements, stands)
     print(f"{args.pack}: follows from these {len(statements)} statements, and from nothing else")
     return EXIT_OK
 
@@ -181,16 +168,13 @@ def _tell_weak(args: argparse.Namespace, statements: Sequence[Statement], stands
 
 
 def _standing(args: argparse.Namespace) -> tuple[list[Statement], Standing]:
-    """The statements that were named, each in the word of a collector that is known, and what follows from them."""
-    operators = known_operators(config_of(args).home)
-    trusted = [ed25519_key(text, where="--collector").text for text in args.collector]
-    statements = []
-    for name in args.statements:
-        said = parse_consensus(read_bounded(Path(name), MAX_CONSENSUS), where=name)
-        who = demand_collector(said, operators, trusted)
+    """The statements that were named, each in the word of its task's own collector, and what follows from them."""
+    statements = [parse_consensus(read_bounded(Path(name), MAX_CONSENSUS), where=name) for name in args.statements]
+    tasks, operators = _tasks(args, statements), known_operators(config_of(args).home)
+    for name, said in zip(args.statements, statements, strict=True):
+        who = demand_of_task(said, tasks[said.task], operators)
         span = f"{rfc3339(said.start)} to {rfc3339(said.end)}"
         print(f"{name}: {said.counts} of {said.task}, {span}, at least {said.at_least}, in the word of {who}")
-        statements.append(said)
     return statements, standing(statements, _catalogs(args, statements), SystemClock().now_us(), demo=args.demo)
 
 
@@ -225,6 +209,19 @@ def _catalogs(args: argparse.Namespace, statements: Sequence[Statement]) -> list
         return [parse_catalog(read_bounded(Path(name), MAX_CATALOG), where=name) for name in args.catalog]
     names = sorted({said.task for said in statements})
     return _published(args, lambda subscriber: [subscriber.catalog(name) for name in names])
+
+
+def _tasks(args: argparse.Namespace, statements: Sequence[Statement]) -> Mapping[str, Task]:
+    """The task of each statement by its name: from the files that were given, else as the commons published it."""
+    if args.task:
+        given = [read_task(Path(name)) for name in args.task]
+        by_name = {said.task: t for said in statements for t in given if t.task_id.hex() == said.task_id}
+        missing = [said.task for said in statements if said.task not in by_name]
+        if missing:
+            raise BadInput("names none of it", where=f"--task FILE: task {missing[0]}")
+        return by_name
+    names = sorted({said.task for said in statements})
+    return _published(args, lambda subscriber: {name: published_task(subscriber, name) for name in names})
 
 
 def _member_keys(args: argparse.Namespace, task: Task, batch: Batch) -> MemberKeys | None:

@@ -79,7 +79,7 @@ def _consensus(commands: Commands) -> None:
     )
     consensus.add_argument("--task", metavar="FILE", required=True, help="the task, as the collector has it")
     consensus.add_argument(
-        "--key", metavar="FILE", required=True, help="the key to sign it with, made where there is none"
+        "--key", metavar="FILE", required=True, help="the statement key that the task names (`dap key --statements`)"
     )
     consensus.add_argument("--catalog", metavar="FILE", help="its catalog; by default as the commons has it")
     consensus.add_argument("--member-keys", metavar="FILE", help="of the batch's epoch; by default likewise")
@@ -110,13 +110,8 @@ def _check(commands: Commands) -> None:
 
 def _statements(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("statements", metavar="FILE", nargs="+", help="what `indicator consensus` wrote")
-    parser.add_argument(
-        "--collector",
-        metavar="KEY",
-        action="append",
-        default=[],
-        help="a key to trust, beside the collectors that the commons lists",
-    )
+    told = "their tasks, whose collectors alone may speak; by default as the commons published them"
+    parser.add_argument("--task", metavar="FILE", action="append", default=[], help=told)
     parser.add_argument(
         "--catalog", metavar="FILE", action="append", default=[], help="theirs; by default the commons'"
     )

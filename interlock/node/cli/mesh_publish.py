@@ -12,6 +12,7 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState, read_bounded
 from interlock.base.keys import Ed25519Signer
+from interlock.commons.consensus import MAX_CONSENSUS, parse_consensus, standing
 from interlock.commons.gate import Bench
 from interlock.commons.harness import corpus_digest, read_corpus
 from interlock.commons.ilpack import export_ilpack
@@ -28,6 +29,8 @@ from interlock.node.cli.mesh_harness import evaluator_of, progress_of
 from interlock.node.cli.mesh_setup import passphrase_in
 from interlock.node.cli.mesh_shared import published_text, serve_settings
 from interlock.node.config import serve_config
+from interlock.node.roles.curate import demand_follows, demand_of_task
+from interlock.node.roles.taking import published_task
 from interlock.node.wiring.publisher import publisher_of
 
 __all__ = ["export", "pack", "promote", "publish", "review", "reviewers", "revoke"]
@@ -54,7 +57,9 @@ def publish(args: argparse.Namespace) -> int:
         told = "needs a pack and --ring, or --catalog, or --resume, or --abandon"
         raise BadInput(told, where="interlock mesh publish")
     else:
-        print(published_text(publisher.publish(_pack(args), args.ring, bench=_bench(args), signer=signer)))
+        made = _pack(args)
+        _demand_founded(args, publisher, made)
+        print(published_text(publisher.publish(made, args.ring, bench=_bench(args), signer=signer)))
     return EXIT_OK
 
 
@@ -132,6 +137,25 @@ def export(args: argparse.Namespace) -> int:
     files.replace(Path(args.out), export_ilpack(config.directory / "public", name, version, ring), mode=_PUBLIC_FILE)
     print(f"{name}@{ring} version {version}: {args.out}; verify it with interlock mesh verify {args.out}")
     return EXIT_OK
+
+
+def _demand_founded(args: argparse.Namespace, publisher: Publisher, pack: Pack) -> None:
+    """A pack of indicators that rests on statements goes out with them in hand, each of its own task's collector.
+
+    Raises: BadInput; Unfounded; and what refuses a statement.
+    """
+    rests = pack.kind == "indicator" and bool(pack.results)
+    if rests != bool(args.statement):
+        told = f"rests on {len(pack.results) or 'no'} statements of consensus"
+        raise BadInput(told, where=pack.name, fix=f"{'give each with' if rests else 'leave out'} --statement FILE")
+    if not rests:
+        return
+    said = [parse_consensus(read_bounded(Path(name), MAX_CONSENSUS), where=name) for name in args.statement]
+    operators = publisher.operators()
+    for statement in said:
+        demand_of_task(statement, published_task(publisher, statement.task), operators)
+    catalogs = [publisher.catalog(name) for name in sorted({statement.task for statement in said})]
+    demand_follows(pack, said, standing(said, catalogs, SystemClock().now_us(), demo=args.demo))
 
 
 def _publisher(args: argparse.Namespace) -> Publisher:

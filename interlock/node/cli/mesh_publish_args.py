@@ -37,6 +37,9 @@ def _publish(group: Commands) -> None:
     publish.add_argument("pack", metavar="PACK", nargs="?", help="a policy, a pack's source or a pack; or builtin:NAME")
     publish.add_argument("--ring", choices=_RINGS, help="where the pack comes out")
     publish.add_argument("--catalog", metavar="FILE", help="publish a task's catalog in place of a pack")
+    told = "a statement of consensus that a pack of indicators rests on; each of them, for it is checked once more"
+    publish.add_argument("--statement", metavar="FILE", action="append", default=[], help=told)
+    publish.add_argument("--demo", action="store_true", help="let statements of demonstrations count")
     _key(publish, "sign with this key, such as a reviewer's own, in place of the role's")
     cut_short = publish.add_mutually_exclusive_group()
     cut_short.add_argument("--resume", action="store_true", help="finish what was cut short")

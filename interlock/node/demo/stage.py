@@ -23,7 +23,7 @@ from interlock.commons.pack import sha256_hex
 from interlock.commons.pins import init_node
 from interlock.commons.publish import Publisher
 from interlock.commons.reviewers import Reviewer, Reviewers
-from interlock.commons.signers import read_key
+from interlock.commons.signers import own_key, read_key
 from interlock.dap.shares import HpkeKey
 from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
@@ -202,6 +202,7 @@ class Stage:
             min_batch_size=DEMO_LEAST,
             vdaf_config=Prio3(SumVec(length, 1, best_chunk_length(length))).vdaf_config,
             membership=TaskMembership(BLIND, TASK).encode(),
+            statement_key=own_key(self.dir("collector") / "collector.key", os.urandom).verifier,
         )
         task = task_of(configuration, demo=True)
         key = hpke_key_in(self.dir("collector") / "hpke.json", os.urandom)

@@ -1,6 +1,7 @@
 """From what a collector has to what everybody may know: the statement of a batch, and the pack that follows from many.
 
 collected (sums) + task + catalog + member keys + the issuer's count -> Statement
+Statement + the task that it names, as the commons published it -> in whose word it is, or refused
 statements + their catalogs -> an indicator pack, and a proposal to look at what is disputed
 """
 
@@ -11,16 +12,24 @@ from dataclasses import dataclass
 
 from interlock.base import canonical
 from interlock.base.clock import DAY_US
-from interlock.base.errors import BadInput
+from interlock.base.codec import Malformed
+from interlock.base.errors import BadInput, InterlockError
 from interlock.base.keys import Ed25519Signer
-from interlock.commons.consensus import Standing, Statement, agreed, stated
+from interlock.commons.consensus import Standing, Statement, agreed, demand_collector, stated
 from interlock.commons.enrolment import IssuedCount, demand_honest_count
 from interlock.commons.indicators import Catalog, indicator_pack
 from interlock.commons.membership import MemberKeys, TaskMembership
+from interlock.commons.operators import Operators
 from interlock.commons.pack import Pack
 from interlock.dap.task import Task, TaskRefused
 
-__all__ = ["Batch", "demotion", "pack_of", "statement_of"]
+__all__ = ["Batch", "Unfounded", "demand_follows", "demand_of_task", "demotion", "pack_of", "statement_of"]
+
+
+class Unfounded(InterlockError):
+    """A pack of indicators that its statements do not bear out."""
+
+    code = "check-failed"
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,10 @@ def statement_of(
     Raises: TaskRefused, for a catalog that is not the task's; OverIssued; TooFew; BadInput, Malformed.
     """
     where = f"task {catalog.task}"
+    if task.statement_key != collector.verifier:
+        named = "no collector" if task.statement_key is None else task.statement_key.text
+        told = f"names {named}, so what {collector.verifier.text} says of it counts nothing"
+        raise TaskRefused(told, where=where, fix="sign with the key that was named as the task was made")
     if task.catalog_digest is None or task.catalog_digest.hex() != catalog.digest:
         raise TaskRefused("counts by another catalog", where=where, fix="take its catalog from the commons")
     if batch.end - batch.start != 1:
@@ -81,6 +94,29 @@ def statement_of(
     )
 
 
+def demand_of_task(said: Statement, task: Task, operators: Operators | None) -> str:
+    """Demand that a statement is of one epoch of this very task, as it counts, and in its own collector's word.
+
+    `task` is the one that the commons published by the statement's name. Returns whose word it is.
+    Raises: Malformed, where it says what the task cannot show; BadSignature, as `demand_collector`.
+    """
+    catalog = task.catalog_digest
+    shown = "" if task.membership is None else TaskMembership.decode(task.membership).backend
+    epoch = task.time_of(said.start)
+    faults = {
+        "is of another task than the one of its name": said.task_id != task.task_id.hex(),
+        "is of a catalog that is not the one of its task": catalog is None or said.catalog != catalog.hex(),
+        "is a demonstration's, or is not, and its task is otherwise": said.demo != task.demo,
+        "says of fewer organisations than its task's floor": said.at_least < task.config.min_batch_size,
+        "is shown by another proof than its task asks for": said.shown != shown,
+        "is of no one epoch of its task": (said.start, said.end) != (task.start_us(epoch), task.start_us(epoch + 1)),
+    }
+    wrong = next((fault for fault, there in faults.items() if there), None)
+    if wrong is not None:
+        raise Malformed(wrong, where=f"consensus of {said.task}", fix="take it from its task's collector")
+    return demand_collector(said, None if task.statement_key is None else task.statement_key.text, operators)
+
+
 def pack_of(
     standing: Standing,
     statements: Sequence[Statement],
@@ -106,6 +142,22 @@ def pack_of(
         disputed=disputed,
         results=sorted({s.digest for s in statements} - set(standing.weak)),
     )
+
+
+def demand_follows(pack: Pack, statements: Sequence[Statement], standing: Standing) -> None:
+    """Demand that a pack is what follows from just these statements, as they stand. Raises: Unfounded."""
+    made = pack_of(
+        standing,
+        statements,
+        name=pack.name,
+        version=pack.version,
+        authors=pack.authors,
+        signed_off_by=pack.signed_off_by,
+    )
+    if made.digest != pack.digest:
+        told = "does not follow from these statements as they stand now"
+        fix = "ask its author for all that it was made of, or for its next version"
+        raise Unfounded(told, where=f"{pack.name} version {pack.version}", fix=fix)
 
 
 def demotion(standing: Standing, pack: str) -> bytes:

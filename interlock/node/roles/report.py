@@ -101,7 +101,8 @@ def terms_of(home: Path, task: Task, catalog: Catalog) -> Terms:
     _demand_catalog(task, catalog)
     operators = known_operators(home)
     urls = [(role, getattr(task.config, f"{role}_url").decode("ascii")) for role in ("leader", "helper")]
-    named = {url: (operators.runs(role, [url]) or "") if operators else "" for role, url in urls}
+    told = urls if task.statement_key is None else [*urls, ("collector", task.statement_key.text)]
+    named = {thing: (operators.runs(role, [thing]) or "") if operators else "" for role, thing in told}
     floor, how = task.config.min_batch_size, mechanism_of(task)
     return Terms(catalog.counts, catalog.task, named, floor, catalog.kinds, how, catalog.digest, _shown_of(task))
 

@@ -20,6 +20,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import BadInput
 from interlock.base.files import read_private
 from interlock.base.files import replace as replace_file
+from interlock.base.keys import Ed25519Verifier
 from interlock.base.primitives import Rng
 from interlock.commons.membership import TaskMembership
 from interlock.dap.drafts import Draft, draft_of
@@ -71,6 +72,7 @@ class Wanted:
     noise: Noise | None = None
     demo: bool = False
     leader_selected: bool = False  # batches are what the leader puts together, not epochs
+    statement_key: Ed25519Verifier | None = None  # the collector's, which alone may say what the sums show
 
 
 def made_task(wanted: Wanted, now_us: int) -> Task:
@@ -93,6 +95,7 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
         interval=interval,
         membership=TaskMembership(wanted.members, wanted.name).encode() if wanted.members else None,
         noise=wanted.noise,
+        statement_key=wanted.statement_key,
         batch_mode=LEADER_SELECTED if wanted.leader_selected else TIME_INTERVAL,
     )
     if wanted.catalog is None:
@@ -153,6 +156,7 @@ def described(task: Task) -> dict[str, object]:
         "until": until,
         "members": proof,
         "noise": None if task.noise is None else _noise(task.noise),
+        "collector": None if task.statement_key is None else task.statement_key.text,
         "leader": config.leader_url.decode("ascii"),
         "helper": config.helper_url.decode("ascii"),
     }
