@@ -131,3 +131,20 @@ def test_a_server_that_was_started_again_is_used_again(monkeypatch: pytest.Monke
         store.close()
     with pytest.raises(Unreachable):
         store.states(TASK)
+
+
+def test_nothing_that_is_kept_in_bytes_is_tried_to_be_compressed() -> None:
+    psycopg, stores = psycopg_or_skip(), PostgresStores()
+    stores.leader().close()
+    stores.helper().close()
+    try:
+        with psycopg.connect(stores.url) as connection:
+            columns = connection.execute(
+                "SELECT attname, attstorage FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+                " WHERE relnamespace::regnamespace::text LIKE %s AND relkind = 'r' AND atttypid = 'bytea'::regtype",
+                [f"{stores.name}%"],
+            ).fetchall()
+    finally:
+        stores.drop()
+    assert {"body", "request", "kept", "share"} <= {name for name, _ in columns}
+    assert {str(storage) for _, storage in columns} == {"e"}

@@ -37,6 +37,11 @@ FRESH_S: Final = 1.0  # a connection that was used so lately is not asked whethe
 _LOCK: Final = "SELECT pg_advisory_xact_lock{}(?)"
 # Rows that were taken lie in the way of the next until they are swept up, and a fifth of a large table is many.
 _OFTEN: Final = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02"
+# All that is kept in bytes is sealed, hashed or shared out: random, so each try to compress it is for nothing.
+_BYTES: Final = (
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND data_type = 'bytea' ORDER BY 1, 2"
+)
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS version (number INTEGER NOT NULL)"
 
 
@@ -169,6 +174,8 @@ class PostgresStore(SqlStore):
                     tx.execute(_translated(statement))
             for table in self.BUSY:
                 tx.execute(f"ALTER TABLE {table} SET ({_OFTEN})")
+            for named, column in tx.execute(_BYTES).fetchall():
+                tx.execute(f'ALTER TABLE "{named}" ALTER COLUMN "{column}" SET STORAGE EXTERNAL')
             tx.execute("DELETE FROM version")
             tx.execute("INSERT INTO version VALUES (?)", (newest,))
 
