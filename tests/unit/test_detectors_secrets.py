@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock import SensorEvent
@@ -92,10 +93,22 @@ def test_nested_values_are_masked_with_their_path() -> None:
     assert secrets_guard()(SensorEvent("t", {"a": "nothing here"})) is None
 
 
-def test_every_form_begins_with_one_of_its_literals_and_compiles() -> None:
+def test_every_form_has_a_literal_and_is_looked_for_by_one() -> None:
     for form in FORMS:
         assert form.literals, form.kind
-        assert form.pattern.pattern
+        assert not [*form.matches("")]
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_a_form_is_found_where_its_plain_pattern_matches(data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(FORMS))
+    whole = st.from_regex(re.compile(form.source, re.ASCII), fullmatch=True)
+    cut = st.tuples(whole, st.integers(0, 50)).map(lambda held: held[0][: held[1]])
+    beside = st.sampled_from(["", " ", "-", "a", "_", "\n", "\u00e9", "1", *form.literals])
+    text = "".join(data.draw(st.lists(st.one_of(whole, cut, beside), max_size=9)))
+    plain = re.compile(rf"(?<![A-Za-z0-9_]){form.source}(?![A-Za-z0-9])")
+    assert [*form.matches(text)] == [found.span() for found in plain.finditer(text)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,15 +22,76 @@ class Form:
     literals: tuple[str, ...]
     source: str
 
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Compiled when a literal was found, and not when the program starts."""
-        return _compiled(self.source)
+    def matches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where each of its matches begins and ends, from left to right; no two overlap."""
+        pattern, before = _compiled(self.source)
+        at = past = 0
+        while found := pattern.search(text, at):
+            begin = found.start() - before
+            if begin < past:
+                at = found.start() + 1
+                continue
+            at = past = found.end()
+            yield begin, past
+
+
+# What a form begins with, as it is spelt: one of a set, or literals; or so many of a set, and then literals.
+_FIRST: Final = re.compile(r"\[[^]]+\](?!\{)|(?:[\w~-]|\\\.)+(?![{?*+])")
+_SET_FIRST: Final = re.compile(r"(\[[^]]+\])\{(\d+)\}(\\d)?((?:[\w~-]|\\\.)+)(?![{?*+])")
 
 
 @functools.cache
-def _compiled(source: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_]){source}(?![A-Za-z0-9])")
+def _compiled(source: str) -> tuple[re.Pattern[str], int]:
+    """A form's pattern, and how many characters before a match of it the form begins.
+
+    Compiled when a literal was found, and not when the program starts. What stands before the form is looked at once
+    its first literals were found: `re` finds literals that a pattern begins with many times as quickly as it tries a
+    pattern everywhere.
+    """
+    if many := _SET_FIRST.match(source):
+        held, count, digit, literals = many.group(1, 2, 3, 4)
+        before = int(count) + bool(digit)
+        begun = f"{literals}(?<={held}{{{count}}}{digit or ''}{literals}){_bounded(before + _length(literals))}"
+        return re.compile(f"{begun}{source[many.end() :]}{_AFTER}"), before
+    ways, rest = _ways(source)
+    begun = _begun(ways[0]) if len(ways) == 1 else f"(?:{'|'.join(map(_begun, ways))})"
+    return re.compile(f"{begun}{rest}{_AFTER}"), 0
+
+
+_AFTER: Final = "(?![A-Za-z0-9])"
+
+
+def _ways(source: str) -> tuple[list[str], str]:
+    """The alternatives with which a form begins, and what follows each of them."""
+    if not source.startswith("(?:"):
+        return [source], ""
+    ways, depth, begun = [], 0, 3
+    for sign in re.finditer(r"\[[^]]*\]|[()|]", source):
+        depth += {"(": 1, ")": -1}.get(sign.group(), 0)
+        if (sign.group() == "|" and depth == 1) or depth == 0:
+            ways.append(source[begun : sign.start()])
+            begun = sign.end()
+        if depth == 0:
+            break
+    return ([source], "") if source[begun:].startswith("?") else (ways, source[begun:])
+
+
+def _begun(way: str) -> str:
+    """One alternative that looks back once its first piece was read."""
+    first = _FIRST.match(way)
+    if first is None:
+        return f"{_bounded(0)}{way}"
+    piece = first.group()
+    return f"{piece}{_bounded(1 if piece.startswith('[') else _length(piece))}{way[first.end() :]}"
+
+
+def _bounded(back: int) -> str:
+    """Nothing that a key may hold stands so many characters back."""
+    return f"(?<![A-Za-z0-9_].{{{back}}})"
+
+
+def _length(literals: str) -> int:
+    return len(literals.replace("\\", ""))
 
 
 def _form(kind: str, literals: str, source: str) -> Form:

@@ -137,7 +137,7 @@ def _redacted(text: str, put: Put) -> str:
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
     words = " ".join(_WORDS_LONG.findall(text))
-    for form in FORMS:
+    for form in FORMS if words else ():
         if any(literal in words for literal in form.literals):
             text = _replaced(text, form, put)
     return _named(text, put)
@@ -146,7 +146,13 @@ def _redacted(text: str, put: Put) -> str:
 def _replaced(text: str, form: Form, put: Put) -> str:
     if form.kind == "JWT":
         return _jwts(text, put)
-    return form.pattern.sub(lambda m: put(form.kind) if _varied(m.group()) else m.group(), text)
+    out: list[str] = []
+    copied = 0
+    for begin, end in form.matches(text):
+        if _varied(text[begin:end]):
+            out += [text[copied:begin], put(form.kind)]
+            copied = end
+    return "".join([*out, text[copied:]]) if out else text
 
 
 def _jwts(text: str, put: Put) -> str:
