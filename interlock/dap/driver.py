@@ -200,8 +200,8 @@ class Driver:
         """How batches are filled, where the leader selects them: in an epoch each member had its turn."""
         if not task.leader_selected:
             return None
-        least = task.config.min_batch_size
-        return Filling(least, least, self._clock.now_us(), task.start_us(1))
+        least, now_us = task.config.min_batch_size, self._clock.now_us()
+        return Filling(task.batch_size, least, now_us, task.start_us(1))
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""

@@ -85,6 +85,7 @@ class Task:
     draft: Draft = DAP_18
     noise: Noise | None = None  # of the noise extension: what each aggregator adds before it releases a sum
     statement_key: Ed25519Verifier | None = None  # of the extension of that name: in whose word its sums are told
+    batch_size: int = 0  # how many reports the leader fills a batch with, where it selects them; 0 in time_interval
 
     @property
     def catalog_digest(self) -> bytes | None:
@@ -145,6 +146,8 @@ class AggregatorTask:
             what = "is held with another verification key, and a task never changes"
         elif self.collector != before.collector:
             what = "is held for another collector, and a task never changes"
+        elif self.task.batch_size != before.task.batch_size:
+            what = f"is held with batches of {before.task.batch_size} reports, and a task never changes"
         else:
             return
         raise TaskRefused(what, where=f"task {to_b64url(self.task.task_id)}", fix="make a new task")
@@ -207,11 +210,12 @@ def new_configuration(
     ).encode()
 
 
-def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) -> Task:
+def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18, batch_size: int | None = None) -> Task:
     """Read and judge a task's configuration; every role does, the client before it shards anything.
 
     `demo` lowers the floor of organisations and nothing else. The draft is agreed beside the configuration, which has
-    no place for it. Raises: TaskRefused.
+    no place for it; nor has it one for `batch_size`, which is the leader's own affair: None stands for the least
+    that a batch needs. Raises: TaskRefused.
     """
     try:
         config = TaskConfiguration.decode(configuration)
@@ -229,6 +233,7 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
             f"a proof of membership binds no report of VDAF {config.vdaf_type}", fix="use Prio3SumVec (3)"
         )
     _check_batches(config, demo)
+    filled = _batch_size(config, batch_size)
     if config.batch_mode == LEADER_SELECTED and MEMBERSHIP in extensions:
         raise TaskRefused(
             "counts members in batches that the leader selects, and one of those may hold a member many times",
@@ -241,7 +246,8 @@ def task_of(configuration: bytes, *, demo: bool = False, draft: Draft = DAP_18) 
     # taskprov, section 3: the id is a hash of the configuration, under a tag that is itself hashed
     task_id = hashlib.sha256(hashlib.sha256(b"dap-taskprov task id").digest() + configuration).digest()
     membership = extensions.get(MEMBERSHIP)
-    return Task(configuration, config, task_id, shape, interval, membership, demo, draft, noise, key)
+    agreed = (configuration, config, task_id, shape, interval, membership)
+    return Task(*agreed, demo, draft, noise, key, filled)
 
 
 def _shape(config: TaskConfiguration) -> Shape:
@@ -293,6 +299,25 @@ def _check_batches(config: TaskConfiguration, demo: bool) -> None:
             f"a batch of {config.min_batch_size} reports says too much about each; the floor is {floor}",
             fix="" if demo else f"only a demonstration may go below it, down to {DEMO_LEAST}",
         )
+
+
+def _batch_size(config: TaskConfiguration, asked: int | None) -> int:
+    """How many reports the leader fills a batch with; 0 where it selects none. Raises: TaskRefused."""
+    if config.batch_mode != LEADER_SELECTED:
+        if asked is not None:
+            raise TaskRefused(
+                "has a size for its batches, and batches of time intervals are as large as their reports make them",
+                fix="leave the size out, or use leader_selected (2)",
+            )
+        return 0
+    if asked is None:
+        return config.min_batch_size
+    if not config.min_batch_size <= asked <= TIME_MOST:
+        raise TaskRefused(
+            f"has batches of {asked} reports, and each needs {config.min_batch_size} at least",
+            fix="give them that size or a larger one",
+        )
+    return asked
 
 
 def _check_noise(config: TaskConfiguration, noise: Noise) -> None:

@@ -3,12 +3,13 @@
 Pairs: `dump_task` and `load_task`, `dump_client_task` and `load_client_task` (what members and the collector get),
 `dump_key` and `load_key` (the collector's), `dump_config` and `load_config` (its public half), `dump_keys` and
 `load_keys` (an aggregator's, the first is the one to seal to). Whoever writes bytes that hold secrets makes the file
-private. A task of version 1 names no draft: it is dap-18.
+private. A task of version 1 names no draft: it is dap-18. Version 3 says how many reports the leader fills a batch
+with, and is of tasks whose leader selects them; in a file of before that is the least that a batch needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from interlock.base.codec import Malformed
@@ -39,7 +40,12 @@ _CLIENT_FORMAT: Final = "interlock-dap-client-task"
 _KEY_FORMAT: Final = "interlock-hpke-key"
 _KEYS_FORMAT: Final = "interlock-hpke-keys"
 _CONFIG_FORMAT: Final = "interlock-hpke-config"
-_TASK_VERSION: Final = 2
+_TASK_VERSION: Final = 3
+_CLIENT_FIELDS: Final[Mapping[object, Set[str]]] = {
+    1: {"v", "configuration", "demo"},
+    2: {"v", "configuration", "demo", "draft"},
+    3: {"v", "configuration", "demo", "draft", "batch_size"},
+}
 _KEY_VERSION: Final = 1
 _RESTORE: Final = "restore it from its backup"
 
@@ -54,14 +60,14 @@ def dump_task(held: AggregatorTask) -> bytes:
         "verify_key_id": held.verify_key_id,
         "collector": held.collector.encode().hex(),
     }
-    return stamped(_TASK_FORMAT, _TASK_VERSION, body)
+    return _stamped(_TASK_FORMAT, held.task, body)
 
 
 def load_task(data: bytes, *, where: str) -> AggregatorTask:
     """Raises: BadState, NewerFormat, TaskRefused."""
     body = unstamped(data, _TASK_FORMAT, _TASK_VERSION, where=where)
     try:
-        task = task_of(_hex(body, "configuration"), demo=body.get("demo") is True, draft=_draft(body, where))
+        task = _task(body, where)
         collector = HpkeConfig.decode(_hex(body, "collector"))
         return AggregatorTask(task, _hex(body, "verify_key"), collector, _number(body, "verify_key_id", 255))
     except (ValueError, Malformed) as e:
@@ -75,18 +81,16 @@ def dump_client_task(task: Task) -> bytes:
         "demo": task.demo,
         "draft": task.draft.tag,
     }
-    return stamped(_CLIENT_FORMAT, _TASK_VERSION, body)
+    return _stamped(_CLIENT_FORMAT, task, body)
 
 
 def load_client_task(data: bytes, *, where: str) -> Task:
     """Raises: BadState, NewerFormat, TaskRefused (a task that is not safe to take part in)."""
     body = unstamped(data, _CLIENT_FORMAT, _TASK_VERSION, where=where)
-    demo = body.get("demo")
-    fields = {"v", "configuration", "demo"} | ({"draft"} if body["v"] != 1 else set())
     try:
-        if set(body) != fields or not isinstance(demo, bool):
-            raise ValueError("its fields are not configuration, demo and draft")
-        return task_of(_hex(body, "configuration"), demo=demo, draft=_draft(body, where))
+        if set(body) != _CLIENT_FIELDS.get(body["v"]) or not isinstance(body["demo"], bool):
+            raise ValueError("its fields are not configuration, demo, draft and, from version 3 on, batch_size")
+        return _task(body, where)
     except ValueError as e:
         raise BadState(f"is damaged ({e})", where=where, fix="ask the task's author for its file again") from None
 
@@ -149,6 +153,20 @@ def _key(body: dict[str, object], where: str) -> HpkeKey:
         raise BadState(f"is damaged ({e})", where=where, fix=_RESTORE) from None
 
 
+def _stamped(kind: str, task: Task, body: dict[str, object]) -> bytes:
+    """A task's file; what is not of this version alone is read by whoever reads the one before."""
+    if task.leader_selected:
+        return stamped(kind, _TASK_VERSION, {**body, "batch_size": task.batch_size})
+    return stamped(kind, _TASK_VERSION - 1, body)
+
+
+def _task(body: dict[str, object], where: str) -> Task:
+    """Raises: ValueError, TaskRefused."""
+    size = _number(body, "batch_size", least=1) if body["v"] == _TASK_VERSION else None
+    demo = body.get("demo") is True
+    return task_of(_hex(body, "configuration"), demo=demo, draft=_draft(body, where), batch_size=size)
+
+
 def _draft(body: dict[str, object], where: str) -> Draft:
     """Raises: TaskRefused, for a draft that is not spoken here."""
     tag = body.get("draft", "") if body["v"] != 1 else DAP_18.tag
@@ -158,10 +176,10 @@ def _draft(body: dict[str, object], where: str) -> Draft:
         raise TaskRefused(f"its draft {e.what}", where=where, fix=e.fix) from None
 
 
-def _number(body: dict[str, object], name: str, most: int = TIME_MOST) -> int:
+def _number(body: dict[str, object], name: str, most: int = TIME_MOST, *, least: int = 0) -> int:
     value = body.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{name} is not a number from 0 to {most}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{name} is not a number from {least} to {most}")
     return value
 
 

@@ -87,9 +87,10 @@ def task(
     noise: Noise | None = None,
     interval: Interval | None = None,
     batch_mode: int = TIME_INTERVAL,
+    batch_size: int | None = None,
 ) -> Task:
     data = configuration(least=least, membership=membership, noise=noise, interval=interval, batch_mode=batch_mode)
-    return task_of(data, demo=True, draft=draft)
+    return task_of(data, demo=True, draft=draft, batch_size=batch_size)
 
 
 @dataclass
@@ -177,13 +178,14 @@ class World:
         draft: Draft = DAP_18,
         interval: Interval | None = None,
         batch_mode: int = TIME_INTERVAL,
+        batch_size: int | None = None,
         stores: Stores | None = None,
     ) -> None:
         self.folder = folder
         self._stores = stores or SqliteStores(folder)
         self.clock = ManualClock()
         self.helper_clock = self.clock  # another one, from the next start on, for a helper whose clock is off
-        self.task = task(least, membership, draft, noise, interval, batch_mode)
+        self.task = task(least, membership, draft, noise, interval, batch_mode, batch_size)
         self.collector_key = new_key(9, secrets.token_bytes, kem)
         self.leader_key = new_key(1, secrets.token_bytes, kem)
         self.helper_key = new_key(2, secrets.token_bytes, kem)

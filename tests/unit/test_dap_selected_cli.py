@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from interlock.dap.collector import Collector
 from interlock.dap.messages import LEADER_SELECTED
 from interlock.dap.taskfile import dump_client_task, dump_key, load_client_task
 from interlock.node.cli.main import main
+from interlock.node.setup import make_aggregator
+from interlock.node.storage.dap_tasks import TaskDirectory
 from tests.unit.dap_http import TOKENS, Deployment
 
 URLS = ("--leader", "https://dap.acme.example", "--helper", "https://dap.globex.example")
@@ -59,6 +62,97 @@ def test_such_a_task_is_made_and_says_what_a_sum_of_it_is(tmp_path: Path, capsys
     assert "a sum is of reports, and may hold several of one member" in capsys.readouterr().out
     assert dap("task", "show", tmp_path / "t.json", "--json") == EXIT_OK
     assert json.loads(capsys.readouterr().out)["batch_mode"] == "leader-selected"
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_size_of_batches_above_the_least_is_kept_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, words = tmp_path / "tasks" / "t.json", (*URLS, *TRIAL, "--batch-size", 30)
+    out.parent.mkdir()
+    assert dap("task", "create", "t", *words, "--out", out) == EXIT_OK
+    assert "the leader selects, each of 30 reports; after an epoch, of those that are there" in told(capsys)
+    assert load_client_task(out.read_bytes(), where="t").batch_size == 30
+    assert dap("task", "show", out) == EXIT_OK
+    assert "each of 30 reports" in told(capsys)
+    assert dap("task", "show", out, "--json") == EXIT_OK
+    assert json.loads(capsys.readouterr().out)["batch_size"] == 30
+    assert dap("task", "list", "--dir", tmp_path) == EXIT_OK
+    assert "leader-selected up to 30" in told(capsys)
+    assert dap("task", "list", "--dir", tmp_path, "--json") == EXIT_OK
+    assert [row["batch_size"] for row in json.loads(capsys.readouterr().out)["tasks"]] == [30]
+
+
+def test_without_a_size_batches_have_the_least_and_those_of_epochs_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dap("task", "create", "t", *URLS, *TRIAL, "--out", tmp_path / "t.json") == EXIT_OK
+    assert "the leader selects, each of 10 reports a sum" in told(capsys)
+    words = (*URLS, "--members", "none", "--length", 4, "--out", tmp_path / "u.json")
+    assert dap("task", "create", "u", *words) == EXIT_OK
+    sizes = []
+    for name in ("t", "u"):
+        capsys.readouterr()
+        assert dap("task", "show", tmp_path / f"{name}.json", "--json") == EXIT_OK
+        sizes.append(json.loads(capsys.readouterr().out)["batch_size"])
+    assert sizes == [10, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*TRIAL, "--batch-size", 9), "the batch size: is 10 or more"),
+        ((*TRIAL, "--batch-size", 0), "the batch size: is 10 or more"),
+        ((*TRIAL, "--batch-size", -5), "the batch size: is 10 or more"),
+        ((*TRIAL, "--batch-size", 1 << 63), "the batch size: is 10 or more"),
+        (("--members", "none", "--length", 4, "--batch-size", 30), "is for batches that the leader selects"),
+    ],
+)
+def test_a_size_that_no_batch_of_the_task_can_have_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[object, ...], said: str
+) -> None:
+    assert dap("task", "create", "t", *URLS, *words, "--out", tmp_path / "t.json") == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_from_its_configuration_alone_has_the_least_unless_its_leader_says_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of it stands in the configuration: that is what all agree on, and this is the leader's own affair."""
+    assert dap("task", "create", "t", *URLS, *TRIAL, "--batch-size", 30, "--out", tmp_path / "t.json") == EXIT_OK
+    task = load_client_task((tmp_path / "t.json").read_bytes(), where="t")
+    (tmp_path / "taskprov.txt").write_text(task.configuration.hex())
+    assert dap("task", "import", tmp_path / "taskprov.txt", "--out", tmp_path / "least.json") == EXIT_OK
+    words = ("--batch-size", 40, "--out", tmp_path / "more.json")
+    assert dap("task", "import", tmp_path / "taskprov.txt", *words) == EXIT_OK
+    loaded = [load_client_task((tmp_path / f"{name}.json").read_bytes(), where="t") for name in ("least", "more")]
+    assert [found.batch_size for found in loaded] == [10, 40]
+    assert {found.task_id for found in loaded} == {task.task_id}
+    capsys.readouterr()
+    assert dap("task", "import", tmp_path / "taskprov.txt", "--batch-size", 3, "--out", tmp_path / "x.json") == 1
+    assert "batches of 3 reports, and each needs 10" in capsys.readouterr().err
+
+
+def test_an_aggregator_takes_the_size_on_with_the_task_and_holds_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_aggregator(tmp_path / "leader", secrets.token_bytes)
+    assert dap("key", "--out", tmp_path / "collector.json", "--public", tmp_path / "collector.pub") == EXIT_OK
+    for size in (30, 40):
+        words = (*TRIAL, "--epoch", 86_400, "--batch-size", size, "--out", tmp_path / f"{size}.json")
+        assert dap("task", "create", "t", *URLS, *words) == EXIT_OK
+    took = ("--dir", tmp_path / "leader", "--collector", tmp_path / "collector.pub", "--secret", tmp_path / "secret")
+    assert dap("task", "add", tmp_path / "30.json", *took) == EXIT_OK
+    (held,) = TaskDirectory(tmp_path / "leader" / "tasks").values()
+    assert held.task.batch_size == 30
+    capsys.readouterr()
+    assert dap("task", "add", tmp_path / "40.json", *took) == EXIT_REFUSED
+    assert "held with batches of 30 reports, and a task never changes" in capsys.readouterr().err
 
 
 def test_proofs_of_membership_and_such_batches_do_not_go_together(

@@ -253,8 +253,7 @@ def _waited(collector: Collector, task: Task, interval: Interval | None, wait_s:
             gone = time.monotonic() - begun
             if gone > wait_s:
                 raise TooFewReports(
-                    f"is not ready after {gone:.0f} s: it holds fewer than {task.config.min_batch_size} valid reports, "
-                    "or some are still being verified",
+                    f"is not ready after {gone:.0f} s: {_why(task)}",
                     where=_span(task, interval),
                     fix="ask again, it is the same question; or take it back with --give-up",
                 )
@@ -269,6 +268,14 @@ def _waited(collector: Collector, task: Task, interval: Interval | None, wait_s:
         if said:
             print(file=sys.stderr)
     return found
+
+
+def _why(task: Task) -> str:
+    """What a batch that is not ready may wait for."""
+    least, verified = task.config.min_batch_size, "some are still being verified"
+    if task.batch_size > least:
+        return f"it is filled to {task.batch_size} valid reports, for an epoch, and needs {least}; or {verified}"
+    return f"it holds fewer than {least} valid reports, or {verified}"
 
 
 def _refused(e: DapProblem, task: Task, interval: Interval | None) -> InterlockError:

@@ -68,6 +68,7 @@ def _task_commands(commands: Commands) -> None:
     taken.add_argument("file", metavar="FILE", help="the configuration")
     taken.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
     taken.add_argument("--demo", action="store_true", help="take a floor of less than ten reports")
+    _batch_size(taken)
     taken.add_argument("--out", metavar="FILE", required=True, help="the task's file")
     adds = add(commands, "add", _TASK, "add", "take a task on as an aggregator, once its checks hold", home=False)
     adds.epilog = (
@@ -113,6 +114,7 @@ def _create(commands: Commands) -> None:
     create.add_argument("--members", choices=("blind-token", "certificate", "none"), default="blind-token", help=told)
     told = "what a batch is: some epochs, or what the leader puts together (default: %(default)s)"
     create.add_argument("--batch-mode", choices=_BATCH_MODES, default=_BATCH_MODES[0], help=told)
+    _batch_size(create)
     noise = create.add_argument_group("differential privacy")
     noise.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
     told = "what the release of one epoch costs: rho (gaussian) or epsilon (laplace), such as 1/2"
@@ -121,6 +123,11 @@ def _create(commands: Commands) -> None:
     create.add_argument("--demo", action="store_true", help="a task with the floor of a demo")
     create.add_argument("--out", metavar="FILE", help="the task's file, for aggregators, collector and members")
     create.add_argument("--dir", metavar="DIR", help="the commons' folder")
+
+
+def _batch_size(parser: argparse.ArgumentParser) -> None:
+    told = "reports that the leader fills a batch with, where it selects them (default: the least that one needs)"
+    parser.add_argument("--batch-size", type=int, metavar="N", help=told)
 
 
 def _vdaf(parser: argparse.ArgumentParser) -> None:
@@ -186,6 +193,7 @@ def _pair(commands: Commands) -> None:
     pair.add_argument("--min-batch", type=int, metavar="N", default=3, help="reports a batch (default: %(default)s)")
     pair.add_argument("--epoch", type=int, metavar="S", default=300, help="seconds (default: %(default)s)")
     pair.add_argument("--batch-mode", choices=_BATCH_MODES, default=_BATCH_MODES[0], help="what a batch is")
+    _batch_size(pair)
     pair.add_argument("--draft", choices=DRAFTS, default=DRAFTS[0], help="of DAP; all but %(default)s are unverified")
     pair.add_argument("--noise", choices=("gaussian", "laplace"), help="each aggregator adds it in full")
     pair.add_argument("--cost", metavar="Q", help="of one epoch: rho (gaussian) or epsilon (laplace), such as 1/2")

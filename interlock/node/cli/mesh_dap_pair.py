@@ -126,6 +126,7 @@ def _task(args: argparse.Namespace, addresses: dict[str, Address]) -> Task:
         noise=noise_of(args.noise, args.cost, args.budget),
         demo=args.min_batch < LEAST,
         leader_selected=args.batch_mode == "leader-selected",
+        batch_size=args.batch_size,
     )
     return made_task(wanted, SystemClock().now_us())
 

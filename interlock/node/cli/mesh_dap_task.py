@@ -105,7 +105,12 @@ def show(args: argparse.Namespace) -> int:
 def taken(args: argparse.Namespace) -> int:
     """A task of others, from its configuration's bytes as any DAP party has them."""
     demand_new(Path(args.out))
-    task = task_from(read_bounded(Path(args.file), _LIMIT), demo=args.demo, draft=draft_of(args.draft))
+    task = task_from(
+        read_bounded(Path(args.file), _LIMIT),
+        demo=args.demo,
+        draft=draft_of(args.draft),
+        batch_size=args.batch_size,
+    )
     replace(Path(args.out), dump_client_task(task), mode=_PUBLIC_FILE)
     for line in (*task_lines(task), f"{args.out}: held against no commons"):
         print(line)
@@ -159,7 +164,8 @@ def task_lines(task: Task) -> Iterator[str]:
     yield f"counts      {said['length']} places, {each}, by {said['vdaf']}" + _catalog_text(task)
     yield f"floor       {said['min_batch_size']} reports a batch" + (" (a demo's: any real task has more)" * task.demo)
     if task.leader_selected:
-        yield "batches     the leader selects: a sum is of reports, and may hold several of one member"
+        yield f"batches     {_filled(task)}"
+        yield "            a sum is of reports, and may hold several of one member"
     yield f"epoch       {said['epoch_s']} s, one report of each member in each; until {said['until'] or 'for ever'}"
     yield f"members     {said['members'] or 'prove nothing: a bearer token says who reports'}"
     yield f"noise       {'none: who collects sees exact sums' if task.noise is None else task.noise.text}"
@@ -188,6 +194,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         members="" if args.members == "none" else args.members,
         noise=noise_of(args.noise, args.cost, args.budget),
         leader_selected=args.batch_mode == "leader-selected",
+        batch_size=args.batch_size,
         demo=args.demo,
         statement_key=ed25519_key(args.collector, where="--collector") if args.collector else None,
     )
@@ -250,11 +257,19 @@ def _line(task: Task) -> str:
     said = described(task)
     proof, noise = said["members"] or "bearer token", "no noise" if task.noise is None else "noise"
     name = said["name"] or "-"
-    batches, demo = ", leader-selected" if task.leader_selected else "", "  demo" if task.demo else ""
+    batches = f", leader-selected up to {task.batch_size}" if task.leader_selected else ""
+    demo = "  demo" if task.demo else ""
     return (
         f"{task.task_id.hex()[:16]}  {name}  {task.draft.label}  {said['length']} places, "
         f"{said['min_batch_size']} or more, {said['epoch_s']} s, {proof}, {noise}{batches}{demo}"
     )
+
+
+def _filled(task: Task) -> str:
+    """How the leader fills the batches that it selects."""
+    if task.batch_size == task.config.min_batch_size:
+        return f"the leader selects, each of {task.batch_size} reports"
+    return f"the leader selects, each of {task.batch_size} reports; after an epoch, of those that are there"
 
 
 def _catalog_text(task: Task) -> str:

@@ -26,7 +26,7 @@ from interlock.commons.membership import TaskMembership
 from interlock.dap.drafts import Draft, draft_of
 from interlock.dap.messages import LEADER_SELECTED, TIME_INTERVAL, HpkeConfig, Interval, TaskConfiguration
 from interlock.dap.noise import Mechanism, Noise
-from interlock.dap.task import LENGTH_MOST, AggregatorTask, Task, new_configuration, task_of, verify_key_of
+from interlock.dap.task import LENGTH_MOST, TIME_MOST, AggregatorTask, Task, new_configuration, task_of, verify_key_of
 from interlock.dap.vdaf.circuits import (
     Circuit,
     Count,
@@ -72,12 +72,14 @@ class Wanted:
     noise: Noise | None = None
     demo: bool = False
     leader_selected: bool = False  # batches are what the leader puts together, not epochs
+    batch_size: int | None = None  # how many reports it fills one with; None for the least that one needs
     statement_key: Ed25519Verifier | None = None  # the collector's, which alone may say what the sums show
 
 
 def made_task(wanted: Wanted, now_us: int) -> Task:
     """Raises: BadInput; TaskRefused, for what nobody here would take part in."""
     draft = draft_of(wanted.draft)
+    _demand_size(wanted)
     interval = _interval(wanted, now_us)
     if not 1 <= wanted.length <= LENGTH_MOST:
         raise BadInput(f"is from 1 to {LENGTH_MOST}", where="the number of places")
@@ -101,22 +103,25 @@ def made_task(wanted: Wanted, now_us: int) -> Task:
     if wanted.catalog is None:
         config, info = TaskConfiguration.decode(configuration), _NO_CATALOG + wanted.name.encode("ascii")
         configuration = replace(config, task_info=info, vdaf_type=circuit.algorithm_id).encode()
-    return task_of(configuration, demo=wanted.demo, draft=draft)
+    return task_of(configuration, demo=wanted.demo, draft=draft, batch_size=wanted.batch_size)
 
 
-def task_from(data: bytes, *, demo: bool, draft: Draft) -> Task:
+def task_from(data: bytes, *, demo: bool, draft: Draft, batch_size: int | None = None) -> Task:
     """A task from its configuration: the bytes, or a text of them in hex or Base 64, as in the header DAP-Taskprov.
 
     Raises: TaskRefused.
     """
+    return task_of(_configuration(data), demo=demo, draft=draft, batch_size=batch_size)
+
+
+def _configuration(data: bytes) -> bytes:
     text = data.decode("ascii", "replace").strip().strip(":")
     with contextlib.suppress(ValueError):
-        return task_of(bytes.fromhex(text), demo=demo, draft=draft)
+        return bytes.fromhex(text)
     with contextlib.suppress(ValueError):
         plain = text.translate(str.maketrans("-_", "+/"))
-        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-        return task_of(decoded, demo=demo, draft=draft)
-    return task_of(data, demo=demo, draft=draft)
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    return data
 
 
 def noise_of(mechanism: str | None, cost: str | None, budget: str | None) -> Noise | None:
@@ -152,6 +157,7 @@ def described(task: Task) -> dict[str, object]:
         "catalog": None if task.catalog_digest is None else task.catalog_digest.hex(),
         "batch_mode": "leader-selected" if task.leader_selected else "time-interval",
         "min_batch_size": config.min_batch_size,
+        "batch_size": task.batch_size or None,
         "epoch_s": config.time_precision,
         "until": until,
         "members": proof,
@@ -203,6 +209,16 @@ def _circuit(wanted: Wanted) -> Circuit:
         return SumVec(length, most, best_chunk_length(length * bits))
     except ValueError as e:
         raise BadInput(str(e), where=f"the type of count, {wanted.vdaf}") from None
+
+
+def _demand_size(wanted: Wanted) -> None:
+    """Raises: BadInput, for a size of batches that the task cannot have."""
+    if wanted.batch_size is not None and not wanted.leader_selected:
+        told = "is for batches that the leader selects; one of epochs holds whatever reports they have"
+        raise BadInput(told, where="the batch size", fix="leave it out, or make the task leader-selected")
+    if wanted.batch_size is not None and not wanted.min_batch <= wanted.batch_size <= TIME_MOST:
+        told = f"is {wanted.min_batch} or more, which a batch of this task needs"
+        raise BadInput(told, where="the batch size")
 
 
 def _interval(wanted: Wanted, now_us: int) -> Interval:
