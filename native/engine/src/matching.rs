@@ -6,7 +6,6 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::detectors::hosts::head;
 use crate::fast::Words;
 use crate::glob::Glob;
 use crate::literals::literal;
@@ -15,7 +14,7 @@ use crate::numbers::{limit, number_of, representable, same, Comparison, Number};
 use crate::pattern::Pattern;
 use crate::value::Value;
 
-/// Characters of an action that a pattern or a glob reads.
+/// Bytes of an action that a pattern or a glob reads.
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// Why an event was not judged.
@@ -78,7 +77,7 @@ pub struct Test {
     reading: Reading,
 }
 
-/// How a text is read: in its normal form or as it stands, and up to how many characters a pattern reads.
+/// How a text is read: in its normal form or as it stands, and up to how many bytes a pattern reads.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     raw: bool,
@@ -262,29 +261,35 @@ impl Reading {
 
     /// What a pattern reads of a text: all, or of one that is too long the head and the tail.
     fn seen(self, text: &str) -> Result<Cow<'_, str>, Unjudged> {
-        if text.len() <= self.limit || text.chars().count() <= self.limit {
+        if text.len() <= self.limit {
             return Ok(Cow::Borrowed(text));
         }
         let half = self.limit / 2;
         if !self.partial || half == 0 {
             let what = format!(
-                "a text is longer than the {} characters that a pattern reads",
+                "a text is longer than the {} bytes that a pattern reads",
                 self.limit
             );
             return Err(Unjudged::Oversized(what));
         }
         Ok(Cow::Owned(format!(
             "{}\n{}",
-            head(text, half),
-            tail(text, half)
+            beginning(text, half),
+            ending(text, half)
         )))
     }
 }
 
-/// The last characters of a text.
-fn tail(text: &str, characters: usize) -> &str {
-    let start = text.char_indices().rev().take(characters).last();
-    start.and_then(|(at, _)| text.get(at..)).unwrap_or("")
+/// The longest beginning of a text that has at most so many bytes.
+fn beginning(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or("")
+}
+
+/// The longest end of a text that has at most so many bytes.
+fn ending(text: &str, most: usize) -> &str {
+    let mut starts = text.len().saturating_sub(most)..=text.len();
+    starts.find_map(|start| text.get(start..)).unwrap_or("")
 }
 
 fn operator(key: &str, wanted: &Json) -> Result<Op, String> {
@@ -337,7 +342,7 @@ fn choices(wanted: &Json) -> Result<Op, String> {
 mod tests {
     use serde_json::json;
 
-    use super::{Test, Unjudged, MAX_TEXT};
+    use super::{Test, MAX_TEXT};
     use crate::value::Value;
 
     fn holds(ops: &serde_json::Value, given: &Value<'_>) -> Option<bool> {
@@ -369,15 +374,27 @@ mod tests {
 
     #[test]
     fn of_a_text_that_is_too_long_a_pattern_reads_head_and_tail_or_nothing() {
-        let text = |partial: bool| {
-            let test =
-                json!({"ops": [["glob", "é*z"]], "raw": false, "limit": 6, "partial": partial});
-            Test::new(&test).map(|test| test.holds_of_text("éé\u{200b}é123ézz"))
+        let holds_in = |pattern: &str, text: &str, partial: bool| {
+            let ops = json!([["pattern", pattern]]);
+            let test = json!({"ops": ops, "raw": true, "limit": 7, "partial": partial});
+            Test::new(&test).map(|test| test.holds_of_text(text))
         };
-        assert!(matches!(text(false), Ok(Err(Unjudged::Oversized(_)))));
-        assert_eq!(text(true), Ok(Ok(true)));
-        let wide = Value::Str("é".repeat(MAX_TEXT).into()); // counted in characters, not in bytes
+        for (text, seen) in [
+            ("éa12z", "éa12z"),              // six bytes
+            ("éab12z", "éab12z"),            // seven
+            ("éab123z", "éa\n23z"),          // three bytes each, of whole characters
+            ("aéé12éé", "aé\né"),            // the tail begins within a character
+            ("a\u{1f600}b\u{1f600}", "a\n"), // one that is too long for its half
+        ] {
+            let exactly = format!(r"\A{seen}\z");
+            assert_eq!(holds_in(&exactly, text, true), Ok(Ok(true)), "{text}");
+            let whole = holds_in(&exactly, text, false);
+            assert_eq!(matches!(whole, Ok(Ok(true))), text.len() < 8, "{text}");
+        }
+        let wide = Value::Str("é".repeat(MAX_TEXT / 2).into());
         assert_eq!(holds(&json!([["glob", "é*"]]), &wide), Some(true));
+        let wide = Value::Str("é".repeat(MAX_TEXT / 2 + 1).into()); // counted in bytes, not in characters
+        assert_eq!(holds(&json!([["glob", "é*"]]), &wide), None);
         let long = Value::Str("x".repeat(MAX_TEXT + 1).into());
         assert_eq!(holds(&json!([["prefix", "x"]]), &long), Some(true));
     }
