@@ -17,16 +17,17 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from interlock.engine.analysis.effects import Finding
-from interlock.engine.analysis.grammar import Level
+from interlock.engine.analysis.grammar import Grammar, Level
 from interlock.engine.analysis.grammar_files import grammar_of
-from interlock.engine.analysis.grammar_run import levels
+from interlock.engine.analysis.grammar_run import levels, program
 from interlock.engine.analysis.harmless_args import misfit, prints_exactly
 from interlock.engine.analysis.harmless_syntax import SHELL_BUILTINS, objection, settable
 from interlock.engine.analysis.intents import COMMAND_ARGS, CWD_ARGS, TABLES, command_tool
 from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.places import is_secret
+from interlock.engine.analysis.readers import only_prints, reader_of
 from interlock.engine.analysis.shell import parse
-from interlock.engine.analysis.shell_run import Walk
+from interlock.engine.analysis.shell_run import Call, Walk
 from interlock.engine.analysis.shell_tree import Script
 from interlock.engine.analysis.values import UNKNOWN, UNKNOWN_ARG, Arg, base_name, without_marks
 from interlock.engine.event import SensorEvent
@@ -197,10 +198,15 @@ class _Prover(Walk):
     def _execute(self, argv: list[Arg], stdin: Arg | None, functions: bool) -> Arg:
         path = argv[0].text
         name = base_name(path)
-        grammar = grammar_of(name)
-        if grammar is None or (argv[0].glob and path != "[") or UNKNOWN in path:
+        reader = reader_of(name)
+        grammar = reader or grammar_of(name)
+        prints = only_prints(name, argv[1:])
+        if (grammar is None and not prints) or (argv[0].glob and path != "[") or UNKNOWN in path:
             raise _Objected("a program that is not known")
         self._program(path, name)
+        if prints or grammar is None:
+            self.programs.append(name)
+            return UNKNOWN_ARG
         if name == "env" and all(_ASSIGNMENT.match(a.text) or a.text[:1] == "-" for a in argv[1:]):
             raise _Objected("prints the environment")
         for arg in argv[1:]:
@@ -212,6 +218,10 @@ class _Prover(Walk):
         self.programs.append(name)
         if name == "xargs":
             self._items(grammar.level, argv[1:], stdin)
+        if reader is not None:
+            self._read_by(reader, argv, stdin)
+        if self._key(name) is None:
+            return UNKNOWN_ARG
         self.inner += name in _SEARCHES
         out = super()._execute(argv, stdin, functions)
         self.inner -= name in _SEARCHES
@@ -222,6 +232,12 @@ class _Prover(Walk):
         if not prints_exactly(name, argv[1:]):
             return UNKNOWN_ARG
         return stdin if stdin is not None and name in _SELECTS else out
+
+    def _read_by(self, reader: Grammar, argv: Sequence[Arg], stdin: Arg | None) -> None:
+        """What a program reads that only the proof knows."""
+        name = base_name(argv[0].text)
+        for finding in program(reader)(self, Call(name, tuple(argv[1:]), stdin, argv[0].text)):
+            self.emit(finding, name)
 
     def _program(self, path: str, name: str) -> None:
         """The program must be what the shell finds by its name, and lie outside the tree."""

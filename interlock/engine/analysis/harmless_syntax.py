@@ -34,9 +34,10 @@ __all__ = ["SHELL_BUILTINS", "objection", "settable"]
 
 # Commands of the shell itself: no file of these names is run.
 SHELL_BUILTINS: Final = frozenset({
-    ":", "[", "alias", "break", "cd", "command", "compgen", "continue", "dirs", "echo", "exit", "false", "help", "jobs",
-    "logout", "printf", "pushd", "pwd", "read", "return", "shopt", "test", "time", "times", "true", "type", "unset",
-    "wait",
+    ":", "[", "alias", "bind", "bindkey", "break", "caller", "cd", "command", "compgen", "complete", "compopt",
+    "continue", "declare", "dirs", "echo", "exit", "false", "fc", "help", "jobs", "logout", "printf", "pushd", "pwd",
+    "read", "return", "set", "setopt", "shopt", "test", "time", "times", "trap", "true", "type", "unset", "unsetopt",
+    "wait", "whence", "where",
 })  # fmt: skip
 _PLAIN_VARIABLES: Final = frozenset({
     "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "HOSTNAME", "HOSTTYPE", "OSTYPE",
