@@ -8,9 +8,9 @@ Numbers may be written with spaces or hyphens. Time is linear in the text.
 from __future__ import annotations
 
 import itertools
-import operator
 import re
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from interlock.engine.decision import Decision
@@ -65,20 +65,20 @@ _IBAN_LENGTHS: Final = {
     }.items()
     for country in countries.split()
 }
-# the two digits after an IBAN's country
-_IBAN: Final = re.compile(r"\d\d(?<=[A-Z]{2}\d\d)(?<![A-Z0-9].{4})", re.ASCII | re.IGNORECASE)
 _MAY_BE_IBAN: Final = re.compile("[A-Za-z]{2}[0-9]{2}")
-# letters and digits from there on, no more than a sign between two of them
-_ROW: Final = re.compile("[A-Za-z0-9]++(?:[ -][A-Za-z0-9]++)*+")
-_COUNTRIES: Final = {
-    "".join(letters): size
-    for country, size in _IBAN_LENGTHS.items()
-    for letters in itertools.product(*((letter, letter.lower()) for letter in country))
-}
-_LETTERS: Final = tuple((chr(code), str(code - 55)) for code in range(65, 91))  # A is 10
-_COUNTRY: Final = operator.itemgetter(slice(2))  # of a word, if it is one
-_NO_SIZE: Final = -(1 << 60)
-_HEAD: Final = 6  # digits of an IBAN's first four signs
+# A text as IBANs are looked for in it: letters (in capitals) and digits, blanks (and hyphens) between words, line feeds
+_AS_SIGNS: Final = bytes(
+    ord(chr(c).upper()) if chr(c).isalnum() and c < 128 else ord(" ") if chr(c) in " -" else ord("\n")
+    for c in range(256)
+)
+_ROWS: Final = re.compile(b"[A-Z0-9 ]{15,}+")  # no IBAN is shorter
+_GAP: Final = b" " + b"\n" * 40 + b" "  # between two rows: no IBAN is as long
+_AS_WORDS: Final = bytes(ord(" ") if c == ord(" ") else ord("a") for c in range(256))
+_COUNTRIES: Final = {country.encode(): size for country, size in _IBAN_LENGTHS.items()}
+_LETTERS: Final = tuple((bytes([code]), str(code - 55).encode()) for code in range(65, 91))  # A is 10
+_ENDS: Final = ord("b")
+_HEAD: Final = 4  # signs of an IBAN that are counted last
+_TURN: Final = 1 << 11  # IBANs that may be, in one turn
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
@@ -115,50 +115,72 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
 
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:
+    begins, rows = _rows(text)
+    joined = _GAP.join(rows)
+    words = joined.split(b" ")
+    heads = {
+        word: size
+        for word in set(words)
+        if (size := _COUNTRIES.get(word[:2])) and len(word) >= _HEAD and word[2:_HEAD].isdigit()
+    }
+    if not heads:
+        return text
+    signs = joined.replace(b" ", b"")
+    # of each sign whether a word ends with it
+    ends = (joined + b" ").translate(_AS_WORDS).replace(b"a ", b"b") + bytes(max(_COUNTRIES.values()))
+    at = list(itertools.accumulate(map(len, words), initial=0))
+    may_be = [
+        (begin, begin + size)
+        for begin, size in zip(at, map(heads.get, words), strict=False)
+        if size and ends[begin + size - 1] == _ENDS
+    ]
+    row_at = list(itertools.accumulate((len(row) + len(_GAP) for row in rows), initial=0)) if may_be else []
+
+    def place(sign: int) -> int:
+        """Where in the text a sign stands."""
+        in_joined = sign + bisect_right(at, sign) - 1  # with a blank before each word but the first
+        row = bisect_right(row_at, in_joined) - 1
+        return begins[row] + in_joined - row_at[row]
+
     out: list[str] = []
-    copied = at = 0
-    while begun := _IBAN.search(text, at):
-        start = begun.end() - 4
-        row = text[start : (at := _end_of_row(text, start))]
-        for first, past in _in_row(row):
-            out += [text[copied : start + first], put("IBAN")]
-            copied = start + past
+    copied = 0
+    for begin, end in _checked(may_be, signs):
+        out += [text[copied : place(begin)], put("IBAN")]
+        copied = place(end - 1) + 1
     return "".join([*out, text[copied:]])
 
 
-def _end_of_row(text: str, start: int) -> int:
-    found = _ROW.match(text, start)
-    return found.end() if found else start + 1
+def _rows(text: str) -> tuple[list[int], list[bytes]]:
+    """The parts of a text in which IBANs may stand, words of letters and digits with one sign between two of them.
+
+    Each with where it begins.
+    """
+    signs = b"\n" + text.encode("ascii", "replace").translate(_AS_SIGNS) + b"\n"
+    signs = signs.replace(b"  ", b"\n\n").replace(b" \n", b"\n\n").replace(b"\n ", b"\n\n")
+    found = list(_ROWS.finditer(signs))
+    return [row.start() - 1 for row in found], [row.group() for row in found]
 
 
-def _in_row(row: str) -> list[tuple[int, int]]:
-    """Where the IBANs of a row begin and end: each with a word of it, and with one that is so many signs further."""
-    words = row.replace("-", " ").split(" ")
-    ends = list(itertools.accumulate(map(len, words)))
-    begins = [0, *ends[:-1]]
-    last = {end: at for at, end in enumerate(ends)}
-    sizes = map(_COUNTRIES.get, map(_COUNTRY, words), itertools.repeat(_NO_SIZE))
-    pasts = map(last.get, map(operator.add, begins, sizes))
-    found: list[tuple[int, int]] = []
+def _checked(may_be: list[tuple[int, int]], signs: bytes) -> Iterator[tuple[int, int]]:
+    """Those that pass the check; of two that overlap the first. In turns, for after many finds nobody reads on."""
     free = 0
-    digits: list[str] = []
-    for at, past in enumerate(pasts):
-        if past is None or at < free or len(words[at]) < 4 or not words[at][2:4].isdigit():
-            continue
-        digits = digits or _spelt(row).split(" ")
-        number = "".join(digits[at : past + 1])
-        if int(number[_HEAD:] + number[:_HEAD]) % 97 == 1:
-            found.append((begins[at] + at, ends[past] + past))  # with the sign before each word
-            free = past + 1
-    return found
+    for turn in range(0, len(may_be), _TURN):
+        spans = may_be[turn : turn + _TURN]
+        each = list({signs[begin:end] for begin, end in spans})
+        spelt = _spelt(b" ".join([number[_HEAD:] + number[:_HEAD] for number in each])).split(b" ")
+        good = {number for number, value in zip(each, map(int, spelt), strict=True) if value % 97 == 1}
+        for begin, end in spans if good else ():
+            if begin >= free and signs[begin:end] in good:
+                yield begin, end
+                free = end
 
 
-def _spelt(row: str) -> str:
-    """A row as digits: its letters are numbers from ten on."""
-    text = row.upper().replace("-", " ")
+def _spelt(signs: bytes) -> bytes:
+    """Letters as numbers from ten on."""
     for letter, number in _LETTERS:
-        text = text.replace(letter, number)
-    return text
+        if letter in signs:
+            signs = signs.replace(letter, number)
+    return signs
 
 
 def _ssns(text: str, put: Callable[[str], str]) -> str:
