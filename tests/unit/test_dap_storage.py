@@ -97,6 +97,24 @@ def test_a_report_is_stored_once_and_its_retry_is_known(leader: Leading) -> None
     assert leader.add_reports(b"u" * 32, [report(1)], 0) == [Accepted.STORED], "another task has ids of its own"
 
 
+def test_a_request_of_any_size_is_stored_whole_byte_for_byte(leader: Leading) -> None:
+    whole = bytes(range(256)) * 80
+    new = [
+        NewReport(i.to_bytes(16, "big"), i, whole[: 1 + 8_000 * (i % 3)] + b"%d" % i, None if i % 2 else "acme")
+        for i in range(700)
+    ]
+    for count in (1, 7, 8, 9, 700):
+        leader.add_reports(TASK, new[:count], 0)
+        assert sorted(leader.waiting_reports(TASK, 1000)) == sorted(r.body for r in new[:count])
+    assert leader.add_reports(TASK, new, 1) == [Accepted.SAME] * 700
+    assert leader.gather(TASK, order(700))
+    job = taken(leader)
+    assert job.bodies == tuple(r.body for r in new), "of a job as well, in their order"
+    assert begun(leader)
+    assert leader.finish_job(TASK, b"a" * 16, [OutShare(r.report_id, r.time, one(1)) for r in new], {}, added)
+    assert leader.states(TASK).aggregated == 700
+
+
 def test_a_member_has_one_report_a_bucket_until_it_drops_out(leader: Leading) -> None:
     given = [report(1, member="acme"), report(2, member="acme"), report(3, 6, "acme"), report(4, member="globex")]
     stored = Accepted.STORED

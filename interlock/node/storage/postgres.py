@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from interlock.base.files import BadState, NewerFormat
 from interlock.base.settings import BadConfig
 from interlock.node.storage.dap import HELPER_MIGRATIONS, HelperTables
 from interlock.node.storage.dap_leader import LEADER_MIGRATIONS, LeaderTables
-from interlock.node.storage.sql import Rows, SqlStore, Tx
+from interlock.node.storage.sql import ListTx, Rows, SqlStore, Tx
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,6 +43,8 @@ _BYTES: Final = (
     "SELECT table_name, column_name FROM information_schema.columns"
     " WHERE table_schema = current_schema() AND data_type = 'bytea' ORDER BY 1, 2"
 )
+MANY: Final = 8  # rows that are worth a stream of their own
+_PLAIN: Final = re.compile(r"INSERT INTO (\w+(?: \([\w, ]+\))?) VALUES \{\}")
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS version (number INTEGER NOT NULL)"
 
 
@@ -195,14 +198,34 @@ class PostgresLeaderStorage(PostgresStore, LeaderTables):
     MIGRATIONS: ClassVar[tuple[str, ...]] = LEADER_MIGRATIONS
 
 
-class _Tx:
-    """Fills sql.Tx over one connection."""
+class _Tx(ListTx):
+    """Fills sql.Tx over one connection. A list goes as an array, so each statement is planned once a connection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
 
     def execute(self, sql: str, values: Sequence[object] = (), /) -> Rows:
         return self._connection.execute(_placed(sql), values, binary=True)
+
+    def with_rows(self, sql: str, rows: Sequence[Sequence[object]]) -> Rows:
+        columns = list(zip(*rows, strict=True))
+        plain = _PLAIN.fullmatch(sql)
+        if plain and len(rows) >= MANY:
+            return self._copied(f"COPY {plain[1]} FROM STDIN (FORMAT BINARY)", [_type(of) for of in columns], rows)
+        arrays = ", ".join(f"%b::{_type(of)}[]" for of in columns)
+        return self.execute(sql.replace("VALUES {}", f"SELECT * FROM unnest({arrays})"), list(map(list, columns)))
+
+    def with_values(self, sql: str, before: Sequence[object], values: Sequence[object]) -> Rows:
+        return self.execute(sql.replace("IN ({})", f"= ANY(%b::{_type(values)}[])"), [*before, list(values)])
+
+    def _copied(self, sql: str, types: Sequence[str], rows: Sequence[Sequence[object]]) -> Rows:
+        """Rows that neither give anything nor may be in the way of others, as a stream: neither side holds it whole."""
+        cursor = self._connection.cursor()
+        with cursor.copy(sql) as copy:
+            copy.set_types(types)
+            for row in rows:
+                copy.write_row(row)
+        return cursor
 
 
 def _library() -> Any:
@@ -219,6 +242,11 @@ def _placed(sql: str) -> str:
     return sql.replace("?", "%s")
 
 
+def _type(values: Sequence[object]) -> str:
+    """What a column is of whose values are all of one kind, or nothing."""
+    return next((_TYPES[type(value)] for value in values if value is not None), "text")
+
+
 def _translated(statement: str) -> str:
     """A statement that makes a table, from SQLite's words to PostgreSQL's."""
     for ours, theirs in _WORDS:
@@ -226,6 +254,7 @@ def _translated(statement: str) -> str:
     return statement
 
 
+_TYPES: Final[dict[type, str]] = {bytes: "bytea", int: "int8", str: "text"}
 _WORDS: Final = (
     ("INTEGER PRIMARY KEY AUTOINCREMENT", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     ("INTEGER", "BIGINT"),

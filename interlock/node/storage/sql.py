@@ -1,8 +1,9 @@
 """The SQL that SQLite and PostgreSQL both read, and the few words in which they differ: what stores are written in.
 
 A store is written once, over `SqlStore`: `?` for values, BLOB and INTEGER for columns, ON CONFLICT DO NOTHING,
-RETURNING, and `{}` where a list of rows stands. Such a list goes into one statement, MOST rows at a time, so that a
-transaction takes as many round trips as it has kinds of rows, and not as it has rows.
+RETURNING, `VALUES {}` where a list of rows stands and `IN ({})` where one of values does. Such a list goes into one
+statement, MOST rows at a time or whole (`ListTx`), so that a transaction takes as many round trips as it has kinds of
+rows, and not as it has rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ClassVar, Final, Protocol, TypeVar
 
 from interlock.base.database import Database
 
-__all__ = ["Rows", "SqlStore", "SqliteStore", "Tx", "hit", "of_rows", "of_values"]
+__all__ = ["ListTx", "Rows", "SqlStore", "SqliteStore", "Tx", "hit", "of_rows", "of_values"]
 
 MOST: Final = 500  # rows of values in one statement
 _T = TypeVar("_T")
@@ -34,6 +35,21 @@ class Tx(Protocol):
     """A transaction under way."""
 
     def execute(self, sql: str, values: Sequence[object] = ..., /) -> Rows: ...
+
+
+class ListTx(abc.ABC):
+    """A Tx of a database that takes a list as one value: a statement is the same one, however many rows it is for."""
+
+    @abc.abstractmethod
+    def execute(self, sql: str, values: Sequence[object] = ..., /) -> Rows: ...
+
+    @abc.abstractmethod
+    def with_rows(self, sql: str, rows: Sequence[Sequence[object]]) -> Rows:
+        """Run a statement with these rows for `VALUES {}`; there is one at least."""
+
+    @abc.abstractmethod
+    def with_values(self, sql: str, before: Sequence[object], values: Sequence[object]) -> Rows:
+        """Run a statement with these values for `IN ({})`, behind those that stand before; there is one at least."""
 
 
 class SqlStore(abc.ABC):
@@ -84,30 +100,36 @@ def hit(tx: Tx, sql: str, *args: object) -> bool:
 
 
 def of_rows(tx: Tx, sql: str, rows: Sequence[Sequence[object]]) -> list[Sequence[object]]:
-    """Run a statement with `(?, ?), (?, ?)` for `{}`, as often as the rows need; what it returned."""
+    """Run a statement with these rows for `VALUES {}`, as often as they need; what it returned."""
     found: list[Sequence[object]] = []
-    for part in _parts(rows):
-        one = f"({', '.join('?' * len(part[0]))})"
-        done = tx.execute(sql.format(", ".join([one] * len(part))), [v for row in part for v in row])
+    for part in _parts(rows, tx):
+        if isinstance(tx, ListTx):
+            done = tx.with_rows(sql, part)
+        else:
+            one = f"({', '.join('?' * len(part[0]))})"
+            done = tx.execute(sql.format(", ".join([one] * len(part))), [v for row in part for v in row])
         if "RETURNING" in sql:
             found += done.fetchall()
     return found
 
 
 def of_values(tx: Tx, sql: str, values: Iterable[object], before: Sequence[object] = ()) -> list[Sequence[object]]:
-    """Run a statement with `?, ?` for `{}`, as often as the values need; what it found.
+    """Run a statement with these values for `IN ({})`, as often as they need; what it found.
 
     `before` are the values that stand before these.
     """
     found: list[Sequence[object]] = []
-    for part in _parts(values):
-        done = tx.execute(sql.format(", ".join("?" * len(part))), [*before, *part])
+    for part in _parts(values, tx):
+        if isinstance(tx, ListTx):
+            done = tx.with_values(sql, before, part)
+        else:
+            done = tx.execute(sql.format(", ".join("?" * len(part))), [*before, *part])
         if sql.startswith("SELECT"):
             found += done.fetchall()
     return found
 
 
-def _parts(values: Iterable[_T]) -> Iterator[list[_T]]:
-    rest = iter(values)
-    while part := list(itertools.islice(rest, MOST)):
+def _parts(values: Iterable[_T], tx: Tx) -> Iterator[list[_T]]:
+    rest, most = iter(values), None if isinstance(tx, ListTx) else MOST
+    while part := list(itertools.islice(rest, most)):
         yield part
