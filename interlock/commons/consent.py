@@ -5,6 +5,8 @@ The file is `HOME/consent.json`, a row a purpose and subject:
     {"purpose": "sightings", "subject": TASK, "operators": {URL: NAME or ""}, "floor": 10, "kinds": ["host", "rule"],
      "mechanism": "Prio3SumVec, no noise", "catalog": SHA256, "proof": "blind-token of hosts-1", "at": MICROSECONDS}
 
+beside them, of each subject that did not end by a person's no, why it ended: {"subject": TASK, "why": TEXT, "at": US}.
+
 A yes begins when it is given and never reaches back. What is weaker than it in any respect (another operator, a lower
 floor, another kind of place, another mechanism, other places, another way to show who reports) is not covered by it,
 and asks again. Purposes that do not count leave floor, kinds, mechanism, catalog and proof empty.
@@ -23,9 +25,11 @@ from interlock.base.files import BadState, file_lock, private_dir, read_bounded,
 __all__ = [
     "CONSENT_FILE",
     "Consent",
+    "Ended",
     "NoConsent",
     "Terms",
     "demand_consent",
+    "ended_consents",
     "give_consent",
     "read_consents",
     "withdraw_consent",
@@ -33,7 +37,8 @@ __all__ = [
 
 CONSENT_FILE: Final = "consent.json"
 _FORMAT: Final = "interlock-consent"
-_VERSION: Final = 3
+_VERSION: Final = 4
+_WITHOUT_ENDS: Final = 3  # said as much of a yes, and nothing of ends
 _LIMIT: Final = 1 << 20
 _TYPES: Final[Mapping[str, type]] = {
     "purpose": str,
@@ -46,6 +51,7 @@ _TYPES: Final[Mapping[str, type]] = {
     "proof": str,
     "at": int,
 }
+_END_TYPES: Final[Mapping[str, type]] = {"subject": str, "why": str, "at": int}
 
 
 class NoConsent(InterlockError):
@@ -85,20 +91,39 @@ class Consent:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A consent that ended without a person's no: to what, why, in one line, and when (microseconds)."""
+
+    subject: str
+    why: str
+    at: int
+
+
 def read_consents(home: Path) -> dict[tuple[str, str], Consent]:
     """All consents by purpose and subject; none where there is no file. Raises: BadState, NewerFormat."""
+    return _read(home)[0]
+
+
+def ended_consents(home: Path) -> dict[str, Ended]:
+    """By subject, what ended without a person's no, and was not agreed to again. Raises: BadState, NewerFormat."""
+    return _read(home)[1]
+
+
+def _read(home: Path) -> tuple[dict[tuple[str, str], Consent], dict[str, Ended]]:
     path = home / CONSENT_FILE
     if not path.exists():
-        return {}
+        return {}, {}
     body = unstamped(read_bounded(path, _LIMIT), _FORMAT, _VERSION, where=str(path))
-    if body.get("v") != _VERSION:
+    if body["v"] not in (_VERSION, _WITHOUT_ENDS):
         told = "is of an older interlock, and says less than a yes does now"
         raise BadState(told, where=str(path), fix="delete it, and agree")
-    rows = body.get("consents")
-    if not isinstance(rows, list):
+    rows, ends = body.get("consents"), body.get("ended", [])
+    if not isinstance(rows, list) or not isinstance(ends, list):
         raise BadState("has no list of consents", where=str(path))
     consents = [_consent(row, str(path)) for row in rows]
-    return {(c.terms.purpose, c.terms.subject): c for c in consents}
+    ended = [Ended(**typed(row, _END_TYPES, where=str(path))) for row in ends]
+    return {(c.terms.purpose, c.terms.subject): c for c in consents}, {end.subject: end for end in ended}
 
 
 def demand_consent(home: Path, terms: Terms) -> Consent:
@@ -118,18 +143,26 @@ def give_consent(home: Path, terms: Terms, now_us: int) -> Consent:
     """
     key = (terms.purpose, terms.subject)
     with file_lock(private_dir(home) / "consent.lock", wait=True):
-        known = read_consents(home)
+        known, ended = _read(home)
         if key in known and known[key].terms == terms and known[key].at <= now_us:
             return known[key]
         consent = Consent(terms, now_us)
-        _write(home, {**known, key: consent})
+        ended.pop(terms.subject, None)
+        _write(home, {**known, key: consent}, ended)
     return consent
 
 
-def withdraw_consent(home: Path, subject: str) -> None:
-    """Say no again, for whatever purpose; a count under way is not sent. Raises: NotWritable."""
+def withdraw_consent(home: Path, subject: str, ended: Ended | None = None) -> None:
+    """Say no again, for whatever purpose; a count under way is not sent. `ended` says why, where no person said no.
+
+    Raises: NotWritable.
+    """
     with file_lock(home / "consent.lock", wait=True):
-        _write(home, {key: c for key, c in read_consents(home).items() if key[1] != subject})
+        known, ends = _read(home)
+        ends.pop(subject, None)
+        if ended is not None:
+            ends[subject] = ended
+        _write(home, {key: c for key, c in known.items() if key[1] != subject}, ends)
 
 
 def _beyond(given: Terms, asked: Terms) -> Iterator[str]:
@@ -149,9 +182,10 @@ def _beyond(given: Terms, asked: Terms) -> Iterator[str]:
         yield f"a report is shown by {asked.proof or 'nothing'}, not by {given.proof or 'nothing'}"
 
 
-def _write(home: Path, consents: Mapping[tuple[str, str], Consent]) -> None:
+def _write(home: Path, consents: Mapping[tuple[str, str], Consent], ended: Mapping[str, Ended]) -> None:
     rows = [{**asdict(c.terms), "at": c.at} for c in consents.values()]
-    replace(home / CONSENT_FILE, stamped(_FORMAT, _VERSION, {"consents": rows}))
+    body: dict[str, object] = {"consents": rows, "ended": [asdict(end) for end in ended.values()]}
+    replace(home / CONSENT_FILE, stamped(_FORMAT, _VERSION, body))
 
 
 def _consent(row: object, where: str) -> Consent:

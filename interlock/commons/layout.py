@@ -38,6 +38,7 @@ __all__ = [
     "REMOVALS_PATH",
     "REVIEWERS_PATH",
     "TOP_ROLES",
+    "WITHDRAWN_RING",
     "catalog_path",
     "channel_path",
     "counts_path",
@@ -53,6 +54,7 @@ __all__ = [
     "snapshot_files",
     "snapshot_path",
     "task_path",
+    "withdrawal_path",
 ]
 
 ONLINE_ROLES: Final = ("snapshot", "timestamp")
@@ -65,6 +67,7 @@ CATALOG_RING: Final = "tasks"  # a catalog has no ring; its log entry names its 
 MEMBERS_RING: Final = "members"  # so have member keys and counts none, of the same role
 COUNTS_RING: Final = "member-counts"
 DAP_RING: Final = "dap-tasks"  # so has a DAP task, of the same role
+WITHDRAWN_RING: Final = "withdrawn-tasks"  # and the record that one was taken back
 
 REVIEWERS_PATH: Final = "reviewers.json"  # whose word a promotion needs; a target of the top-level role
 REMOVALS_PATH: Final = "removals.json"  # what whoever has it in force takes out; a target of the top-level role
@@ -105,12 +108,19 @@ def dap_task_path(task: str) -> str:
 
 
 def task_path(ring: str, task: str, version: int) -> str:
-    """Where the file of a log entry of type `task` lies: a catalog, its DAP task, an epoch's keys or count."""
+    """Where the file of a log entry of type `task` lies: a catalog, its DAP task, its end, an epoch's keys or count."""
     if ring == MEMBERS_RING:
         return members_path(task, version)
+    if ring == WITHDRAWN_RING:
+        return withdrawal_path(task)
     if ring == DAP_RING:
         return dap_task_path(task)
     return counts_path(task, version) if ring == COUNTS_RING else catalog_path(task)
+
+
+def withdrawal_path(task: str) -> str:
+    """Where the record lies that a task was taken back; a task's name has no dot, so no task lies there."""
+    return f"tasks/{task}.withdrawn.json"
 
 
 def members_path(task: str, epoch: int) -> str:

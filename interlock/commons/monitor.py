@@ -32,7 +32,15 @@ from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
 from interlock.base.files import file_lock, private_dir
 from interlock.base.primitives import BadSignature
-from interlock.commons.layout import CATALOG_RING, COUNTS_RING, DAP_RING, DELEGATIONS, MEMBERS_RING, role_of_pack
+from interlock.commons.layout import (
+    CATALOG_RING,
+    COUNTS_RING,
+    DAP_RING,
+    DELEGATIONS,
+    MEMBERS_RING,
+    WITHDRAWN_RING,
+    role_of_pack,
+)
 from interlock.commons.logged import LogFetcher
 from interlock.commons.monitor_notices import Notices
 from interlock.commons.monitor_store import Alarm, MonitorStore, Place
@@ -316,6 +324,8 @@ def _things(view: View) -> Iterator[tuple[_Thing, str]]:
                 yield ("pack", name, ring, sha256), path
             case ["catalogs", name]:
                 yield ("task", name, CATALOG_RING, sha256), path
+            case ["tasks", name] if name.endswith(".withdrawn"):
+                yield ("task", name.removesuffix(".withdrawn"), WITHDRAWN_RING, sha256), path
             case ["tasks", name]:
                 yield ("task", name, DAP_RING, sha256), path
             case ["members", name, epoch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,15 @@ from interlock.base.errors import BadInput
 from interlock.base.fetch import NotFound
 from interlock.commons.indicators import BadCatalog, Catalog, parse_catalog
 from interlock.commons.journal import Item
-from interlock.commons.layout import CATALOG_RING, DAP_RING, MAX_DAP_TASK, catalog_path, dap_task_path
+from interlock.commons.layout import (
+    CATALOG_RING,
+    DAP_RING,
+    MAX_DAP_TASK,
+    WITHDRAWN_RING,
+    catalog_path,
+    dap_task_path,
+    withdrawal_path,
+)
 from interlock.commons.memberfiles import TaskFile
 from interlock.commons.operators import (
     OPERATORS_PATH,
@@ -24,6 +33,7 @@ from interlock.commons.release import Releases
 from interlock.commons.signers import RoleSigner
 from interlock.commons.statements import known_task
 from interlock.commons.steps import Append, Published, Steps, UnfinishedPublish
+from interlock.commons.task_withdrawal import build_withdrawal, parse_withdrawal
 from interlock.transparency.policy import TlogPolicy
 
 __all__ = ["Append", "Published", "Publisher", "UnfinishedPublish"]
@@ -84,9 +94,30 @@ class Publisher(Releases, Rekeying):
 
         return self.steps.run((("task", f"{DAP_RING}/{path}", data),), begin, None)
 
+    def withdraw_task(self, task: str, why: str) -> Published:
+        """Take a DAP task back, for ever: nobody takes part in it from then on.
+
+        The same again is answered. Raises: Malformed; NotFound, where it was not published; BadCatalog, where it was
+        withdrawn for another reason; and as `publish_catalog`.
+        """
+        made = build_withdrawal(task, why)
+        path, role = withdrawal_path(task), CATALOG_RING
+
+        def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
+            if self.steps.repository.target(role, base[role], dap_task_path(task)) is None:
+                raise NotFound("was not published here", where=f"task {task}")
+            if self.steps.repository.target(role, base[role], path) is not None:
+                raise BadCatalog("was withdrawn before", where=f"task {task}")
+            return (self.steps.item("task", task, 1, WITHDRAWN_RING, made.data, path, role, self.steps.key(role)),)
+
+        return self.steps.run((("task", f"{WITHDRAWN_RING}/{path}", made.data),), begin, None)
+
     def dap_task(self, task: str) -> bytes:
-        """The DAP task of a name, as this commons signed it. Raises: NotFound, BadState."""
-        return self._signed(CATALOG_RING, dap_task_path(known_task(task, where=f"task {task}")))
+        """The DAP task of a name, as this commons signed it. Raises: NotFound, TaskWithdrawn, BadState."""
+        path = withdrawal_path(known_task(task, where=f"task {task}"))
+        with contextlib.suppress(NotFound):
+            raise parse_withdrawal(self._signed(CATALOG_RING, path), where=path).refusal
+        return self._signed(CATALOG_RING, dap_task_path(task))
 
     def catalog(self, task: str) -> Catalog:
         """The catalog of a task, as this commons signed it. Raises: NotFound, BadState, BadCatalog."""

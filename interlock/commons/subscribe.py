@@ -20,7 +20,7 @@ from typing import TypeVar
 from interlock.base import files
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import Fetcher
+from interlock.base.fetch import Fetcher, NotFound
 from interlock.base.files import NotWritable, file_lock, private_dir
 from interlock.commons.differ import Changes, changes_of
 from interlock.commons.found import Finder, Found, TakenBack
@@ -32,9 +32,11 @@ from interlock.commons.layout import (
     DAP_RING,
     MAX_DAP_TASK,
     MEMBERS_RING,
+    WITHDRAWN_RING,
     catalog_path,
     dap_task_path,
     members_path,
+    withdrawal_path,
 )
 from interlock.commons.live import (
     Key,
@@ -57,6 +59,7 @@ from interlock.commons.resolve import Subscribed, resolve
 from interlock.commons.rings import known_ring
 from interlock.commons.statements import known_task
 from interlock.commons.status import say_trouble, say_update
+from interlock.commons.task_withdrawal import MAX_WITHDRAWAL, parse_withdrawal
 from interlock.commons.timefloor import trusted_now
 from interlock.commons.turns import InTurn
 from interlock.commons.updater import MetadataRefused
@@ -234,17 +237,31 @@ class Subscriber:
     def dap_task(self, task: str) -> bytes:
         """The DAP task that a catalog's task is counted by: signed, and in the log, so that all count by the same.
 
-        Raises: NotFound, where none is published; Malformed, for what is no task's name; and as `update`.
+        Raises: NotFound, where none is published; TaskWithdrawn; Malformed, for what is no task's name; as `update`.
         """
         path = dap_task_path(known_task(task, where=f"task {task}"))
 
         def look(now: Current) -> bytes:
+            self._demand_stands(now, task)
             data = now.view.target(path, MAX_DAP_TASK)
             self._finder.logged(now.view, path, data, (task, 1, DAP_RING))
             return data
 
         with file_lock(self._home / "lock", wait=True):
             return self._read(look)
+
+    def _demand_stands(self, now: Current, task: str) -> None:
+        """Raises: TaskWithdrawn; NotLogged, for a withdrawal that not everybody is shown; as `update`."""
+        path = withdrawal_path(task)
+        try:
+            data = now.view.target(path, MAX_WITHDRAWAL)
+        except NotFound:
+            return
+        self._finder.logged(now.view, path, data, (task, 1, WITHDRAWN_RING))
+        found = parse_withdrawal(data, where=path)
+        if found.task != task:
+            raise MetadataRefused("is the withdrawal of another task", where=path, fix="tell the commons")
+        raise found.refusal
 
     def member_keys(self, task: str, epoch: int) -> MemberKeys:
         """The member keys of one epoch of a task: signed, and in the log, so that nobody is shown others.

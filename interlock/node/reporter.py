@@ -33,6 +33,7 @@ from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import report, rollup
 from interlock.node.roles.member import ClockAhead, Credentials, read_joined
 from interlock.node.roles.sealing import Sealer
+from interlock.node.roles.standing import Standing
 from interlock.node.storage.node import NodeStore, open_store
 from interlock.node.tokens import secret_in
 
@@ -50,7 +51,8 @@ class Reporter:
     """One node's reporting for one task. `keys` fetches public keys and carries no token; `leader` carries it.
 
     `credentials` is there for a task that asks for proofs of membership; then `leader` carries no token either.
-    `nodes` are the organisation's other nodes, whose places are reported from here.
+    `nodes` are the organisation's other nodes, whose places are reported from here. `standing` is asked before
+    anything is made, fetched or sent.
     """
 
     home: Path
@@ -59,17 +61,20 @@ class Reporter:
     keys: Exchange
     leader: Exchange
     clock: Clock
+    standing: Standing
     credentials: Credentials | None = None
     nodes: tuple[Path, ...] = ()
 
     def build(self, *, early: bool = False) -> int:
         """Make the reports of what has ended (and, `early`, of the running epoch); returns how many were made.
 
-        Raises: NoConsent, TaskRefused, NotGathered, Unreachable, DapProblem.
+        Raises: NoConsent, TaskRefused, TaskEnded, NotGathered, Unreachable, DapProblem; what refuses a commons.
         """
         report.step_back(self.home, self.store, self.task, self.clock)
         due = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=early)
         name = report.catalog_task(self.home, self.task)
+        if due:
+            self.standing.demand(self.task)
         if self.credentials is not None:  # the running epoch's too: asked for long before it is used
             for epoch, why in self.fetch_credentials()[1].items():
                 log.warning("task %s, epoch %s: no right to report yet: %s", name, epoch, why)
@@ -78,15 +83,19 @@ class Reporter:
 
     def send(self, *, at_once: bool = False) -> report.Sent:
         """Send what is due (or, `at_once`, all that is queued). Raises: as `build`."""
+        if self.store.queued(self.task.task_id, None if at_once else self.clock.now_us()):
+            self.standing.demand(self.task)
         return report.send_due(self.home, self.store, self.leader, self._sealer(), self.clock, at_once=at_once)
 
     def fetch_credentials(self) -> tuple[list[int], dict[int, InterlockError]]:
         """Fetch the right to report each due epoch and the running one; returns those held, and why others are not.
 
-        Raises: NoConsent, TaskRefused.
+        Raises: NoConsent, TaskRefused, TaskEnded; what refuses a commons.
         """
         assert self.credentials is not None, "the task asks for none"
         starts = report.epochs_to_report(self.home, self.store, self.task, self.clock, early=True)
+        if any(self._proof(epoch) is None for epoch in map(self.task.time_of, starts)):
+            self.standing.demand(self.task)
         held: list[int] = []
         missing: dict[int, InterlockError] = {}
         for epoch in map(self.task.time_of, starts):
@@ -127,6 +136,7 @@ def _report(reporter: Reporter) -> None:
         reporter.build()
         reporter.send()
     except NoConsent as e:
+        report.drop_uncovered(reporter.home, reporter.store, reporter.task, reporter.clock)
         known = report.outgrown(reporter.home, reporter.task)
         log.log(logging.WARNING if known else logging.DEBUG, "no report: %s", e)
     except InterlockError as e:
@@ -145,13 +155,14 @@ def reporters_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[R
         stack.callback(keys.close)
         store = open_store(config.home)
         stack.callback(store.close)
+        commons = Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
         leader = credentials = None
         if any(task.membership is None for task in tasks):
             leader = HttpExchange(_token(reporting))
             stack.callback(leader.close)
         if any(task.membership is not None for task in tasks):
-            credentials = _credentials(config, store, keys)
-        shared = (SystemClock(), reporting.nodes)
+            credentials = _credentials(config, store, keys, commons)
+        shared = (SystemClock(), Standing(config.home, store, commons, SystemClock()), reporting.nodes)
         yield [_reporter(config.home, store, task, keys, leader, credentials, *shared) for task in tasks]
 
 
@@ -163,13 +174,14 @@ def _reporter(
     leader: HttpExchange | None,
     credentials: Credentials | None,
     clock: Clock,
+    standing: Standing,
     nodes: tuple[Path, ...],
 ) -> Reporter:
     if task.membership is None:
         assert leader is not None, "made where a task needs it"
-        return Reporter(home, store, task, keys, leader, clock, None, nodes)
+        return Reporter(home, store, task, keys, leader, clock, standing, None, nodes)
     # no token: it would tell the leader who reports
-    return Reporter(home, store, task, keys, keys, clock, credentials, nodes)
+    return Reporter(home, store, task, keys, keys, clock, standing, credentials, nodes)
 
 
 def tasks_of(home: Path, reporting: ReportConfig) -> list[Task]:
@@ -196,13 +208,12 @@ def _token(reporting: ReportConfig) -> str:
     return secret_in(reporting.token)
 
 
-def _credentials(config: MeshConfig, store: NodeStore, exchange: HttpExchange) -> Credentials:
-    subscriber = Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
+def _credentials(config: MeshConfig, store: NodeStore, exchange: HttpExchange, commons: Subscriber) -> Credentials:
     joined = read_joined(config.home)
     return Credentials(
         joined,
         store,
-        subscriber.member_keys,
+        commons.member_keys,
         exchange,
         chosen_blind_rsa(),
         os.urandom,

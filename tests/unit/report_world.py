@@ -13,6 +13,7 @@ from interlock.commons.indicators import SIGHTINGS, Catalog, build_catalog
 from interlock.dap.messages import Report, UploadRequest
 from interlock.dap.messages import media_type as media
 from interlock.dap.task import AggregatorTask, Task, new_configuration, task_of, verify_key_of
+from interlock.dap.taskfile import dump_client_task
 from interlock.dap.transport import Reply
 from interlock.dap.vdaf.circuits import SumVec
 from interlock.dap.vdaf.prio3 import Prio3
@@ -151,6 +152,18 @@ class Member:
 
     def states(self) -> list[str]:
         return [row.state.value for row in self.store.outbox()]
+
+
+class Publishing:
+    """A commons of now that publishes one task, under whatever name; and what was asked of it."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.asked: list[str] = []
+
+    def dap_task(self, task: str) -> bytes:
+        self.asked.append(task)
+        return dump_client_task(self.task)
 
 
 def down() -> None:

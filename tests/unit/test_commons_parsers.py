@@ -70,6 +70,7 @@ from interlock.commons.rootplan import finish_root
 from interlock.commons.statements import Kind, made, opened
 from interlock.commons.stepback import read_step_back
 from interlock.commons.succession import dump_succession, parse_chain, parse_succession
+from interlock.commons.task_withdrawal import build_withdrawal, parse_withdrawal
 from interlock.commons.timefloor import read_floor
 from interlock.commons.transcript import demand_transcript, transcript_of
 from interlock.commons.updater import UntrustedRoot, demand_root
@@ -210,6 +211,7 @@ FILES: dict[str, Callable[[], File]] = {
     ),
     "proposal": lambda: File(build_proposal("host", "evil.example"), _named(parse_proposal), (BadCatalog,)),
     "consensus": lambda: File(_consensus(), _named(parse_consensus), (Malformed, BadSignature)),
+    "withdrawal": lambda: File(build_withdrawal("t", "why").data, _named(parse_withdrawal), (Malformed,)),
     "channel": lambda: File(
         dump_channel("stable", {"team": (1, SHA256)}),
         lambda d: parse_channel(d, "stable", where="f"),

@@ -14,6 +14,7 @@ from interlock.commons.indicators import BadCatalog
 from interlock.commons.layout import MAX_DAP_TASK
 from interlock.commons.logged import NotLogged
 from interlock.commons.monitor import GRACE_US
+from interlock.commons.task_withdrawal import TaskWithdrawn, build_withdrawal, parse_withdrawal
 from interlock.commons.updater import Stale
 from tests.unit.commons_world import World, sign_past_the_log, world
 from tests.unit.test_commons_monitor import Watched
@@ -73,6 +74,53 @@ def test_a_task_of_a_commons_that_stands_still_is_refused(commons: World) -> Non
 
 def test_a_monitor_finds_a_published_task_in_the_log_and_at_each_mirror(commons: World) -> None:
     commons.publisher.publish_dap_task("task-1", DATA)
+    watched = Watched(commons)
+    assert watched.look(GRACE_US + 1).open == ()
+    watched.monitor.close()
+
+
+def test_a_task_is_taken_back_once_for_all_in_the_log(commons: World) -> None:
+    commons.publisher.publish_dap_task("task-1", DATA)
+    done = commons.publisher.withdraw_task("task-1", "its key was lost")
+    assert (done.entry.type, done.entry.name, done.entry.ring) == ("task", "task-1", "withdrawn-tasks")
+    assert commons.publisher.withdraw_task("task-1", "its key was lost") == done
+    with pytest.raises(BadCatalog, match="was withdrawn before"):
+        commons.publisher.withdraw_task("task-1", "for another reason")
+    for reader in (commons.member("node"), commons.publisher):
+        with pytest.raises(TaskWithdrawn, match=r"was withdrawn by the commons \(its key was lost\)"):
+            reader.dap_task("task-1")
+    with pytest.raises(BadCatalog, match="never changes"):
+        commons.publisher.publish_dap_task("task-1", DATA + b" ")
+
+
+def test_only_what_was_published_is_taken_back_and_for_a_reason_of_one_line(commons: World) -> None:
+    with pytest.raises(NotFound):
+        commons.publisher.withdraw_task("task-1", "never was")
+    commons.publisher.publish_dap_task("task-1", DATA)
+    for why in ("", "two\nlines", "x" * 301):
+        with pytest.raises(Malformed, match="why is not one line"):
+            commons.publisher.withdraw_task("task-1", why)
+    assert commons.member("node").dap_task("task-1") == DATA
+
+
+def test_a_withdrawal_that_not_everybody_is_shown_takes_nothing_back_and_lets_nobody_go_on(commons: World) -> None:
+    commons.publisher.publish_dap_task("task-1", DATA)
+    sign_past_the_log(commons, "tasks/task-1.withdrawn.json")
+    with pytest.raises(NotLogged):
+        commons.member("node").dap_task("task-1")
+
+
+def test_a_withdrawal_whose_bytes_are_none_or_anothers_is_refused(commons: World) -> None:
+    made = build_withdrawal("task-2", "why")
+    assert parse_withdrawal(made.data, where="w") == made
+    for data in (b"", b"{}", made.data + b" ", made.data.replace(b"task-2", b"Task/2")):
+        with pytest.raises(Malformed):
+            parse_withdrawal(data, where="w")
+
+
+def test_a_monitor_finds_a_withdrawal_in_the_log_and_at_each_mirror(commons: World) -> None:
+    commons.publisher.publish_dap_task("task-1", DATA)
+    commons.publisher.withdraw_task("task-1", "why")
     watched = Watched(commons)
     assert watched.look(GRACE_US + 1).open == ()
     watched.monitor.close()

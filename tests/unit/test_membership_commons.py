@@ -21,7 +21,7 @@ from interlock.commons.membership import BLIND, MemberKeys, parse_member_keys
 from interlock.commons.monitor import Monitor
 from interlock.commons.operators import OneHand, Operators, parse_operators
 from interlock.commons.pins import init_node
-from interlock.dap.task import new_configuration, task_of
+from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
 from interlock.node.config import serve_config, settings_of
@@ -40,7 +40,7 @@ from tests.unit.commons_world import log_policy, pack, seed, world
 from tests.unit.dap_http import free_socket, serving
 from tests.unit.dap_world import PRECISION, VDAF_CONFIG, task
 from tests.unit.membership_world import NAME, IssuerWorld, Organisation, membership, token_key
-from tests.unit.report_world import CountedWorld, Member, catalog
+from tests.unit.report_world import CountedWorld, Member, Publishing, catalog
 
 EPOCH = 500_000
 
@@ -430,7 +430,7 @@ def test_an_organisation_joins_fetches_and_audits_over_http(
         assert command(*joining, "--invite", place / "code") == EXIT_OK
         agree_to(home, place)
         for module in ("interlock.node.reporter", "interlock.node.cli.mesh_node"):
-            monkeypatch.setattr(f"{module}.Subscriber", lambda *args: Published(held))
+            monkeypatch.setattr(f"{module}.Subscriber", lambda *args: Published(task_of(_configuration(place)), held))
         monkeypatch.setattr("interlock.node.cli.mesh_node.read_pins", lambda home: None)
         assert command("members", "token", *named) == EXIT_OK
         assert f"1 epochs: {epoch} to {epoch}" in capsys.readouterr().out
@@ -448,10 +448,11 @@ def test_an_organisation_joins_fetches_and_audits_over_http(
         assert command("tally", "nothing", *named, "--out", place / "acme.tally") == EXIT_USAGE
 
 
-class Published:
-    """A subscriber to a commons that published one epoch's keys."""
+class Published(Publishing):
+    """A subscriber to a commons that published a task and one epoch's keys."""
 
-    def __init__(self, keys: MemberKeys) -> None:
+    def __init__(self, task: Task, keys: MemberKeys) -> None:
+        super().__init__(task)
         self.keys = keys
 
     def member_keys(self, name: str, epoch: int) -> MemberKeys:

@@ -29,6 +29,7 @@ from interlock.node.reporter import Reporter
 from interlock.node.roles.issuer import SKEW_US, app
 from interlock.node.roles.member import ClockAhead, Credentials, IssuerRefused, read_joined
 from interlock.node.roles.report import agree
+from interlock.node.roles.standing import Standing
 from interlock.node.storage import issuer as issuer_store
 from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
 from interlock.node.storage.node import open_store
@@ -36,7 +37,7 @@ from tests.unit.commons_world import seed
 from tests.unit.dap_http import free_socket, serving
 from tests.unit.dap_world import PRECISION, lost, task
 from tests.unit.membership_world import DAY_US, NAME, IssuerWorld, Organisation, membership, token_key
-from tests.unit.report_world import CountedWorld, Line, catalog
+from tests.unit.report_world import CountedWorld, Line, Publishing, catalog
 
 EPOCH = 500_000
 
@@ -355,7 +356,8 @@ def test_a_member_whose_clock_is_far_ahead_asks_once_and_says_so_in_one_line(
     agree(acme.home, acme.store, counts.task, told, world.clock.now_us())
     ahead = ManualClock(world.clock.now_us() + 6 * PRECISION * MICROSECONDS)
     keys = Line(counts)
-    reporter = Reporter(acme.home, acme.store, counts.task, keys, keys, ahead, acme.credentials)
+    standing = Standing(acme.home, acme.store, Publishing(counts.task), ahead)
+    reporter = Reporter(acme.home, acme.store, counts.task, keys, keys, ahead, standing, acme.credentials)
     world.asked.clear()
     assert reporter.build() == 1, "of the epoch that runs, whose right it may have"
     (line,) = [record.getMessage() for record in caplog.records if "ahead" in record.getMessage()]

@@ -16,6 +16,7 @@ from interlock.commons.indicators import Catalog, build_catalog
 from interlock.dap.task import new_configuration
 from interlock.dap.taskfile import dump_client_task
 from interlock.engine.decision import Decision
+from interlock.node import reporter
 from interlock.node.cli.main import main
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import agree
@@ -23,7 +24,7 @@ from interlock.node.storage.node import open_store
 from tests.unit import dap_http
 from tests.unit.dap_http import TOKENS, Deployment
 from tests.unit.dap_world import VDAF_CONFIG
-from tests.unit.report_world import CALL, RULES
+from tests.unit.report_world import CALL, RULES, Publishing
 
 Said = Callable[..., str]
 
@@ -50,7 +51,10 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Depl
     monkeypatch.setattr(dap_http, "configuration", configuration)
     monkeypatch.setitem(TOKENS, "acme", "acmes" * 8)  # a token that a file may hold
     with contextlib.ExitStack() as stack:
-        yield Deployment(tmp_path, stack)
+        made = Deployment(tmp_path, stack)
+
+        monkeypatch.setattr(reporter, "Subscriber", lambda *_: Publishing(made.task))
+        yield made
 
 
 @pytest.fixture
@@ -60,7 +64,8 @@ def said(deployment: Deployment, tmp_path: Path, capsys: pytest.CaptureFixture[s
     home.mkdir()
     replace(tmp_path / "token", TOKENS["acme"].encode())
     replace(tmp_path / "task.json", dump_client_task(task))
-    lines = ("[mesh]", 'home = "home"', "[report]", 'task = "task.json"', 'token = "token"')
+    lines = ["[mesh]", 'home = "home"', 'commons = "https://commons.test"']
+    lines += ["[report]", 'task = "task.json"', 'token = "token"']
     (tmp_path / "interlock.toml").write_text("\n".join(lines) + "\n")
     with contextlib.closing(open_store(home)) as store:
         agree(home, store, task, counted(), SystemClock().now_us())

@@ -34,10 +34,11 @@ from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.roles.ledger import ledger
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
 from interlock.node.roles.report import Sent, close_epochs, send_due, terms_of
+from interlock.node.roles.standing import Standing
 from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, VDAF_CONFIG
 from tests.unit.hook_process import bash, hook
-from tests.unit.report_world import CALL, RULES, CountedWorld, Member, catalog, terms
+from tests.unit.report_world import CALL, RULES, CountedWorld, Member, Publishing, catalog, terms
 
 EPOCH = PRECISION * MICROSECONDS
 
@@ -51,6 +52,13 @@ def member(tmp_path: Path) -> Iterator[Member]:
     yield made
     made.stop()
     world.close()
+
+
+def reporting(member: Member, exchange: Any) -> reporter.Reporter:
+    """Its reporting for the task that it has, which stands."""
+    task, clock = member.world.task, member.world.clock
+    stands = Standing(member.home, member.store, Publishing(task), clock)
+    return reporter.Reporter(member.home, member.store, task, exchange, exchange, clock, stands)
 
 
 # --- terms --------------------------------------------------------------------------------------------------------
@@ -182,9 +190,7 @@ def test_a_task_that_outgrew_its_yes_is_told_of_in_status_and_in_the_log(
     (row,) = [row for row in task_rows(member.home) if row.status == "warn"]
     assert "is not reported: https://elsewhere.test/dap is told too" in row.detail
     exchange: Any = None
-    reporter._report(
-        reporter.Reporter(member.home, member.store, member.world.task, exchange, exchange, member.world.clock)
-    )
+    reporter._report(reporting(member, exchange))
     assert "elsewhere.test/dap is told too" in caplog.text
     assert kept.task_id != member.world.task.task_id
 
@@ -418,6 +424,7 @@ def test_the_daemon_takes_up_a_task_that_was_joined_while_it_runs(
         sent.append(made.home)
 
     monkeypatch.setattr(reporter, "_report", report)
+    monkeypatch.setattr(reporter, "Subscriber", lambda *_: Publishing(member.world.task))
     original = reporter.reporters_of
 
     @contextlib.contextmanager
@@ -427,7 +434,7 @@ def test_the_daemon_takes_up_a_task_that_was_joined_while_it_runs(
         reporter.keep_task(member.home, member.world.task)
 
     monkeypatch.setattr(reporter, "reporters_of", opened)
-    reporter.keep_reporting(MeshConfig(member.home), ReportConfig(token=token), stop)
+    reporter.keep_reporting(MeshConfig(member.home, commons="https://commons.test"), ReportConfig(token=token), stop)
     assert sent == [member.home]
     assert not caplog.records
 
@@ -439,7 +446,7 @@ def test_a_task_that_nobody_agreed_to_is_no_news_and_a_leader_that_is_down_is(
         raise Unreachable("does not answer", where=url)
 
     exchange: Any = dead
-    made = reporter.Reporter(member.home, member.store, member.world.task, exchange, exchange, member.world.clock)
+    made = reporting(member, exchange)
     member.withdraw()
     with caplog.at_level(logging.INFO):
         reporter._report(made)

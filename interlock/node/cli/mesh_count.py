@@ -13,7 +13,7 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState
 from interlock.commons import consent as consents
-from interlock.commons.consent import Consent, Terms
+from interlock.commons.consent import Consent, Ended, Terms
 from interlock.commons.indicators import Catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.notices import forget_told
@@ -101,8 +101,9 @@ def _show(args: argparse.Namespace, config: MeshConfig) -> int:
         task, catalog = _asked(args, config)
         asked = report.terms_of(config.home, task, catalog), catalog
     rows = [c for c in given.values() if args.task in (None, c.terms.subject)]
+    ended = [end for end in consents.ended_consents(config.home).values() if args.task in (None, end.subject)]
     if args.json:
-        _show_json(rows, asked)
+        _show_json(rows, ended, asked)
         return EXIT_OK
     for row in rows:
         print(f"{row.terms.subject}: yes since {rfc3339(row.at)}, to this:")
@@ -110,14 +111,17 @@ def _show(args: argparse.Namespace, config: MeshConfig) -> int:
     if asked is not None:
         print(f"{args.task}: no; a yes would be a yes to this:")
         _tell(*asked, None)
-    if not rows and asked is None:
+    for end in ended:
+        print(f"{end.subject}: no since {rfc3339(end.at)}: it {end.why}")
+    if not rows and not ended and asked is None:
         print("no consent is given: nothing is counted and nothing is sent")
     return EXIT_OK
 
 
-def _show_json(rows: list[Consent], asked: tuple[Terms, Catalog] | None) -> None:
+def _show_json(rows: list[Consent], ended: list[Ended], asked: tuple[Terms, Catalog] | None) -> None:
     body: dict[str, object] = {"format": "interlock-consents", "v": 1}
     body["consents"] = [{**_plain(row.terms), "at": row.at} for row in rows]
+    body["ended"] = [asdict(end) for end in ended]
     if asked is not None:
         body["asked"] = {**_plain(asked[0]), "places": list(asked[1].places)}
     print(json.dumps(body))

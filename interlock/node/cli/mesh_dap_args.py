@@ -14,6 +14,7 @@ _VDAFS: Final = ("sumvec", "count", "sum", "histogram", "multihot")
 _BATCH_MODES: Final = ("time-interval", "leader-selected")
 _TASK: Final = "interlock.node.cli.mesh_dap_task"
 _DAP: Final = "interlock.node.cli.mesh_dap"
+_WITHDRAW: Final = "interlock.node.cli.mesh_dap_withdraw"
 _PAIR: Final = "interlock.node.cli.mesh_dap_pair"
 _EXAMPLE: Final = """\
 an example; both aggregators on this machine, for a trial, then a report and a result by hand:
@@ -62,6 +63,12 @@ def _task_commands(commands: Commands) -> None:
     show.add_argument("--dir", metavar="DIR", help="an aggregator's folder: show what of the budget is spent there")
     show.add_argument("--out", metavar="FILE", help="keep the task in this file")
     show.add_argument("--json", action="store_true", help="one JSON object")
+    told = "take a published task back, for ever: signed and logged in that commons"
+    withdrawn = add(commands, "withdraw", _WITHDRAW, "withdraw", told, home=False)
+    withdrawn.epilog = "example: interlock mesh dap task withdraw hosts-1 --why 'its key was lost' --dir commons"
+    withdrawn.add_argument("name", metavar="NAME", help="its name in the commons")
+    withdrawn.add_argument("--why", metavar="TEXT", required=True, help="one line, for whoever took part")
+    withdrawn.add_argument("--dir", metavar="DIR", required=True, help="the commons' folder")
     told = "a task of others, from its TaskConfiguration as DAP has it: bytes, hex or Base 64"
     taken = add(commands, "import", _TASK, "taken", told, home=False, config=False)
     taken.epilog = "example: interlock mesh dap task import taskprov.txt --draft dap-18 --out task.json"

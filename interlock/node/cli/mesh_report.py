@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.commons.consent import NoConsent
+from interlock.commons.consent import NoConsent, ended_consents
 from interlock.commons.membership import TaskMembership
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
@@ -27,6 +27,7 @@ from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of
 from interlock.node.roles import false_positives, fates, report
 from interlock.node.roles.ledger import ledger as ledger_of
 from interlock.node.roles.ledger import spending
+from interlock.node.roles.standing import TaskEnded
 from interlock.node.roles.taking import demand_published
 
 __all__ = ["build", "fp", "init", "ledger", "status", "submit"]
@@ -124,8 +125,10 @@ def ledger(args: argparse.Namespace) -> int:
     tasks = tasks_of(config.home, report_config(settings_of(args.config)))
     with contextlib.closing(node_store(config)) as store:
         rows, costs = ledger_of(store), spending(store, tasks)
+    ended = ended_consents(config.home).values()
     if args.json:
         told = {"rows": [asdict(row) for row in rows], "tasks": [asdict(cost) for cost in costs]}
+        told["ended"] = [asdict(end) for end in ended]
         print(json.dumps({"format": "interlock-ledger", "v": 2, **told}))
         return EXIT_OK
     for row in rows:
@@ -140,6 +143,8 @@ def ledger(args: argparse.Namespace) -> int:
             f"at most {cost.spent} {cost.measure} spent, {cost.left} left" if cost.measure else "no noise, no budget"
         )
         print(f"{cost.task}: {cost.sent} reports sent; {budget}")
+    for end in ended:
+        print(f"{end.subject}: ended at {rfc3339(end.at)}, and nothing is counted for it: it {end.why}")
     for note in dict.fromkeys(row.note for row in rows):
         print(note)
     if not rows:
@@ -156,13 +161,13 @@ def _task(named: str, config: MeshConfig) -> Task:
 
 
 def _each(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[_T]:
-    """What an act gives for each task that is consented to. Raises: NoConsent, where none is."""
+    """What an act gives for each task that is consented to and stands. Raises: NoConsent, TaskEnded, where none is."""
     done: list[_T] = []
-    refused: list[NoConsent] = []
+    refused: list[NoConsent | TaskEnded] = []
     for reporter in reporters:
         try:
             done.append(act(reporter))
-        except NoConsent as e:
+        except (NoConsent, TaskEnded) as e:
             refused.append(e)
     if not done:
         raise refused[0]

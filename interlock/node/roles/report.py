@@ -29,6 +29,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.primitives import Rng
 from interlock.commons.consent import (
     Consent,
+    Ended,
     NoConsent,
     Terms,
     demand_consent,
@@ -59,6 +60,7 @@ __all__ = [
     "agreed_name",
     "catalog_task",
     "close_epochs",
+    "drop_uncovered",
     "epochs_to_report",
     "find_kept",
     "kept_for",
@@ -130,12 +132,14 @@ def agree(home: Path, store: NodeStore, task: Task, catalog: Catalog, now_us: in
     return give_consent(home, terms, now_us)
 
 
-def withdraw(home: Path, store: NodeStore, task: str, now_us: int) -> int:
-    """End the consent to a catalog's task; returns how many queued reports were dropped. Raises: NotWritable."""
-    withdraw_consent(home, task)
+def withdraw(home: Path, store: NodeStore, task: str, now_us: int, ended: Ended | None = None) -> int:
+    """End the consent to a catalog's task; returns how many queued reports were dropped. `ended` says why, where it
+    was not a person's no. Raises: NotWritable.
+    """
+    withdraw_consent(home, task, ended)
     if not any(purpose == FALSE_POSITIVES for purpose, _ in read_consents(home)):
         store.forget_objections()
-    return store.drop(task, _WITHDRAWN, now_us)
+    return store.drop(task, _WITHDRAWN if ended is None else ended.why, now_us)
 
 
 def close_epochs(home: Path, store: NodeStore, sealer: Sealer, clock: Clock, *, early: bool = False) -> int:
@@ -228,13 +232,25 @@ def send_due(
     """
     task = sealer.task
     _demand_two_bodies(home, task)
-    queued = {(row.task, row.catalog) for row in store.queued(task.task_id)}
-    why = _not_covered(home, task) if queued else ""
-    dropped = sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in queued if why)
+    dropped = drop_uncovered(home, store, task, clock)
     due = store.queued(task.task_id, None if at_once else clock.now_us())
     keys = _offered(sealer) if due else None
     states = [_send(store, exchange, sealer, clock, row, keys) for row in due]
     return Sent(states.count(OutboxState.SENT), states.count(OutboxState.REFUSED), dropped)
+
+
+def drop_uncovered(home: Path, store: NodeStore, task: Task, clock: Clock) -> int:
+    """Drop what is queued for a task that no yes covers, and what was seen, where there is no yes at all.
+
+    A process that was killed as consent ended may have left it. Returns how many reports were dropped.
+    """
+    kept = find_kept(home, task)
+    left = {(row.task, row.catalog) for row in store.queued(task.task_id)}
+    agreed = agreed_name(home, task)
+    if kept is not None and not agreed and store.places_by_epoch(kept.catalog.task, kept.catalog.digest):
+        left.add((kept.catalog.task, kept.catalog.digest))
+    why = _not_covered(home, task) if left else ""
+    return sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in left if why)
 
 
 def agreed_name(home: Path, task: Task) -> str:
