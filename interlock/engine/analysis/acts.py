@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.paths import Place, is_disk
-from interlock.engine.analysis.places import AGENT_FOLDERS, by_place, is_cache, protected
+from interlock.engine.analysis.places import AGENT_FOLDERS, by_place, is_cache, is_secret, protected
 from interlock.engine.analysis.shell_run import Call, Walk
 from interlock.engine.analysis.values import UNKNOWN, Arg
 
@@ -30,6 +30,8 @@ def deleted(walk: Walk, arg: Arg, recursive: bool) -> Iterator[Finding]:
         yield Finding("fs.delete.recursive", where.path, where.scope)
     if is_disk(where.path):
         yield Finding("disk.overwrite", where.path, "device")
+    if where.scope == "home" and is_secret(where.path) and not where.path.endswith(".pub"):
+        yield Finding("fs.delete.outside", where.path, where.scope)
     yield from _where_deleted(walk, arg, where, recursive, searched)
     yield from _special(arg, where, recursive)
 

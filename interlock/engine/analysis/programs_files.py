@@ -30,6 +30,7 @@ def _find(walk: Walk, call: Call) -> Iterator[Finding]:
                 yield from deleted(walk, Arg(line, taint=found.taint), True)
     if "-delete" in texts or "rm" in texts:
         yield from _found_settings(texts)
+        yield from _any_name(walk, call.args, texts)
     for option in ("-fprint", "-fls", "-fprintf", "-fprint0"):
         if option in texts[:-1]:
             walk.written(call.args[texts.index(option) + 1], "find")
@@ -39,6 +40,18 @@ def _roots(args: Sequence[Arg]) -> list[Arg]:
     """Where a search starts: what stands before its first test, after `-H`, `-L`, `-P`."""
     rest = list(itertools.dropwhile(lambda a: a.text in ("-H", "-L", "-P", "-E", "-X", "-s", "-x"), args))
     return list(itertools.takewhile(lambda a: a.text[:1] not in ("-", "(", "!"), rest)) or [Arg(".")]
+
+
+_BY_NAME: Final = re.compile(r"-(?:i?name|i?path|i?wholename|i?lname|i?regex|empty|inum|samefile|xtype|fstype)")
+
+
+def _any_name(walk: Walk, args: Sequence[Arg], texts: list[str]) -> Iterator[Finding]:
+    """A search of a whole home or system directory that deletes by age, size or owner, whatever the name."""
+    if not any(_BY_NAME.fullmatch(t) for t in texts):
+        for root in _roots(args):
+            where = walk.place(Arg(root.text.rstrip("/") + "/*", glob=True))
+            if where.whole and where.scope in ("home", "system"):
+                yield Finding("fs.delete.outside", where.path, where.scope)
 
 
 _SETTINGS: Final = ("settings.json", "settings.local.json", "managed-settings.json", "hooks.json", "interlock.toml")
@@ -135,7 +148,7 @@ def _patched(walk: Walk, call: Call, base: Arg) -> None:
 def _dd(walk: Walk, call: Call) -> Iterator[Finding]:
     for arg in call.args:
         name, _, value = arg.text.partition("=")
-        if name == "of":
+        if name in ("of", "hof"):
             walk.written(arg._replace(text=value), "dd")
         elif name == "if":
             walk.read(arg._replace(text=value), "dd")
@@ -173,7 +186,7 @@ FILES: Final[dict[str, Program]] = {
     **dict.fromkeys(_READERS, _reader),
     **dict.fromkeys(("nvim", "rvim", "vi", "vim"), _vim),
     "chattr": _chattr,
-    "dd": _dd,
+    **dict.fromkeys(("dc3dd", "dcfldd", "dd", "gdd"), _dd),
     "ed": _ed,
     "ex": _ed,
     "red": _ed,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::effects::Finding;
 use super::paths::{is_disk, Place};
 use super::patterns::Pattern;
-use super::places::{by_place, is_cache, protected, AGENT_FOLDERS};
+use super::places::{by_place, is_cache, is_public, is_secret, protected, AGENT_FOLDERS};
 use super::values::{after_last, Arg, UNKNOWN};
 use super::walk::{Call, Walk};
 
@@ -50,6 +50,9 @@ pub fn deleted(walk: &mut Walk, arg: &Arg, recursive: bool) -> Vec<Finding> {
             place.path.as_str(),
             "device",
         ));
+    }
+    if place.scope == "home" && is_secret(&place.path) && !is_public(&place.path) {
+        found.push(at("fs.delete.outside", &place));
     }
     if let Some(name) = where_deleted(arg, &place, recursive, searched) {
         found.push(at(name, &place));

@@ -31,7 +31,7 @@ static NAMED: LazyLock<Pattern> = LazyLock::new(|| {
         r"|\.config|\.local",
     ))
 });
-static PLACES: LazyLock<[(&str, Pattern); 7]> = LazyLock::new(|| {
+static PLACES: LazyLock<[(&str, Pattern); 8]> = LazyLock::new(|| {
     [
         (
             "persist.shell_init",
@@ -75,6 +75,13 @@ static PLACES: LazyLock<[(&str, Pattern); 7]> = LazyLock::new(|| {
             Pattern::new(
                 r"^/etc/(sudoers(\.d/.*)?|passwd|shadow|group|gshadow|doas\.conf|pam\.d/.*)\n?$",
             ),
+        ),
+        (
+            "system.traces",
+            Pattern::new(concat!(
+                r"^\x01/\.([a-z]+_|z)history\n?$",
+                r"|^/var/log/(wtmp|btmp|lastlog|auth\.log|secure|audit/.*)\n?$",
+            )),
         ),
     ]
 });

@@ -19,6 +19,12 @@ const SETTINGS: &[&str] = &[
     "hooks.json",
     "interlock.toml",
 ];
+/// Tests of a search that say which names are found, or that nothing is in them.
+#[rustfmt::skip]
+const BY_NAME: &[&str] = &[
+    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-lname", "-ilname", "-regex", "-iregex",
+    "-empty", "-inum", "-samefile", "-xtype", "-fstype",
+];
 static OWNERS: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::ignoring_case("claude|codex|gemini|copilot|interlock"));
 static ED_WRITES: LazyLock<Pattern> =
@@ -38,8 +44,8 @@ static IN_PLACE: LazyLock<Pattern> = LazyLock::new(|| Pattern::new("^-[a-zA-Z0]*
 /// The names of the programs and what is known of each.
 #[rustfmt::skip]
 pub const PROGRAMS: &[(&str, Program)] = &[
-    ("bat", reader), ("chattr", chattr), ("dd", dd), ("ed", ed), ("ex", ed), ("find", find), ("gfind", find),
-    ("git", git_apply), ("gzip", reader), ("less", reader), ("more", reader), ("nvim", vim), ("openssl", reader),
+    ("bat", reader), ("chattr", chattr), ("dc3dd", dd), ("dcfldd", dd), ("dd", dd), ("ed", ed), ("ex", ed),
+    ("find", find), ("gdd", dd), ("gfind", find), ("git", git_apply), ("gzip", reader), ("less", reader), ("more", reader), ("nvim", vim), ("openssl", reader),
     ("patch", patch), ("perl", perl), ("red", ed), ("ruby", perl), ("rvim", vim), ("vi", vim), ("view", reader),
     ("vim", vim), ("zip", reader),
 ];
@@ -59,6 +65,7 @@ fn find(walk: &mut Walk, call: &Call) {
     }
     if has("-delete") || has("rm") {
         found_settings(walk, &call.args);
+        any_name(walk, &call.args);
     }
     for option in ["-fprint", "-fls", "-fprintf", "-fprint0"] {
         let at = call.args.iter().position(|a| a.text == option);
@@ -105,6 +112,28 @@ fn found_settings(walk: &mut Walk, args: &[Arg]) {
             *names.first().unwrap_or(&""),
             "unknown",
         ));
+    }
+}
+
+/// A search of a whole home or system directory that deletes by age, size or owner, whatever the name.
+fn any_name(walk: &mut Walk, args: &[Arg]) {
+    if args.iter().any(|a| BY_NAME.contains(&a.text.as_str())) {
+        return;
+    }
+    for root in roots(args) {
+        let inside = Arg {
+            text: format!("{}/*", root.text.trim_end_matches('/')),
+            glob: true,
+            taint: "",
+        };
+        let place = walk.place(&inside);
+        if place.whole && matches!(place.scope, "home" | "system") {
+            walk.give(Finding::new(
+                "fs.delete.outside",
+                place.path.as_str(),
+                place.scope,
+            ));
+        }
     }
 }
 
@@ -206,7 +235,7 @@ fn dd(walk: &mut Walk, call: &Call) {
     for arg in &call.args {
         let (name, _, value) = partition(&arg.text, '=');
         match name {
-            "of" => walk.written(&arg.with_text(value), "dd", false),
+            "of" | "hof" => walk.written(&arg.with_text(value), "dd", false),
             "if" => walk.read(&arg.with_text(value), "dd"),
             _ => {}
         }
