@@ -86,7 +86,7 @@ class Root:
     threshold: int
 
 
-def make_log(directory: Path, origin: str, rng: Rng, *, url: str = "URL") -> LogKeys:
+def make_log(directory: Path, origin: str, rng: Rng, *, url: str = "URL", now_us: int = 0) -> LogKeys:
     """A log's keys and a publisher's token. Raises: NotWritable, BadKey, BadInput (for a bad origin)."""
     _demand_name(origin)
     private_dir(directory)
@@ -94,7 +94,7 @@ def make_log(directory: Path, origin: str, rng: Rng, *, url: str = "URL") -> Log
     token_file = directory / "token"
     if not token_file.exists():
         token = rng(32).hex()
-        add_token(directory / "add-tokens.json", "publisher", token)
+        add_token(directory / TABLES["publisher"], "publisher", token, at=now_us)
         replace(token_file, token.encode("ascii"))
     return LogKeys(tuple(log_lines(directory / "log.key", origin, url)), token_file)
 
@@ -201,18 +201,26 @@ def put_task(directories: Sequence[Path], task: Task, collector: HpkeKey, rng: R
 
 
 def issue_token(
-    directory: Path, table: str, name: str, out: Path, rng: Rng, tasks: Iterable[bytes] | None = None
+    directory: Path,
+    table: str,
+    name: str,
+    out: Path,
+    rng: Rng,
+    tasks: Iterable[bytes] | None = None,
+    *,
+    now_us: int = 0,
 ) -> None:
     """Make a bearer token: its hash goes into the role's table, the token itself into the new private file `out`.
 
-    `table` is a key of TABLES; the token is for the tasks of these ids or, with None, for all.
+    `table` is a key of TABLES; the token is for the tasks of these ids or, with None, for all. `now_us` is kept with
+    it, 0 for no time.
     Raises: NotWritable, BadState, BadInput (a name or file that is there already).
     """
     demand_new(out)
     token = rng(32).hex()
     replace(out, token.encode("ascii"))
     try:
-        add_token(directory / TABLES[table], name, token, tasks, new=True)
+        add_token(directory / TABLES[table], name, token, tasks, at=now_us, new=True)
     except InterlockError:
         out.unlink(missing_ok=True)  # it would open nothing
         raise

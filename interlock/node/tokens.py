@@ -5,7 +5,8 @@ table.name_of("Bearer ...", task_id) == "acme"
 table.name_of("Bearer ...", another_id)    # NotAllowed, 403: a token is good for the tasks that it was made for
 table = read_tokens(path)                  # of a file, read again once it is replaced
 
-A file says of each token which tasks it is for, or "all"; the files of before, which said nothing, meant all.
+A file says of each token which tasks it is for, or "all", and since when (microseconds; 0 where the file is of before
+that was kept). The files of version 1, which said nothing, meant all.
 """
 
 from __future__ import annotations
@@ -14,20 +15,13 @@ import contextlib
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from interlock.base import files
 from interlock.base.errors import BadInput, InterlockError
-from interlock.base.files import (
-    BadState,
-    file_lock,
-    read_bounded,
-    read_private,
-    replace,
-    stamped,
-    unstamped,
-)
+from interlock.base.files import BadState, file_lock, read_bounded, read_private, stamped, unstamped
 from interlock.base.text import is_sha256
 from interlock.dap.messages import TASK_ID_SIZE
 from interlock.dap.problems import from_b64url, to_b64url
@@ -43,12 +37,13 @@ __all__ = [
     "let_into",
     "read_tokens",
     "secret_in",
+    "take_back",
     "token_hash",
 ]
 
 TOKEN_LEAST: Final = 16  # characters; a hash without salt is enough only for what cannot be guessed
 _FORMAT: Final = "interlock-tokens"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _ALL: Final = "all"
 _LIMIT: Final = 1 << 20
 _TOKEN_LIMIT: Final = 1 << 16
@@ -73,14 +68,23 @@ def token_hash(token: str) -> str:
 
 @dataclass(frozen=True)
 class Grant:
-    """What is kept of one token: its SHA-256 in hex, and the ids of the tasks that it is good for; None is any."""
+    """What is kept of one token: its SHA-256 in hex, and the ids of the tasks that it is good for; None is any.
+
+    `at` is when it was made, in microseconds; 0 where nobody knows.
+    """
 
     digest: str
     tasks: frozenset[bytes] | None = None
+    at: int = 0
 
     def __post_init__(self) -> None:
         if not is_sha256(self.digest):
             raise ValueError("is not kept as a SHA-256 in lower-case hex")
+
+    @property
+    def id(self) -> str:
+        """What a token is called by where it is listed; it opens nothing."""
+        return self.digest[:16]
 
     def allows(self, task_id: bytes | None) -> bool:
         """Whether it lets its bearer in for this task; None is what belongs to no task."""
@@ -112,12 +116,15 @@ class TokenTable:
         return allowed
 
 
-def add_token(path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None, *, new: bool = False) -> None:
-    """Let whoever has `token` in under `name`, for these tasks or, with None, for all; only its hash is kept.
+def add_token(
+    path: Path, name: str, token: str, tasks: Iterable[bytes] | None = None, *, at: int = 0, new: bool = False
+) -> None:
+    """Let whoever has `token` in under `name`, for these tasks or, with None, for all; only its hash is kept, and since
+    when, `at` (microseconds).
 
     Raises: NotWritable, BadState, NewerFormat; BadInput, where it has to be `new` and the name has a token.
     """
-    grant = Grant(token_hash(token), None if tasks is None else frozenset(tasks))
+    grant = Grant(token_hash(token), None if tasks is None else frozenset(tasks), at)
     with _changing(path):
         grants = grants_in(path) if path.exists() else {}
         if new and name in grants:
@@ -137,7 +144,22 @@ def let_into(path: Path, name: str, tasks: Iterable[bytes] | None) -> None:
             raise BadInput("has no token here", where=f"{path}: {name}", fix="make one: name a new file with --out")
         before = grants[name]
         wider = None if tasks is None or before.tasks is None else before.tasks | frozenset(tasks)
-        _write(path, {**grants, name: Grant(before.digest, wider)})
+        _write(path, {**grants, name: replace(before, tasks=wider)})
+
+
+def take_back(path: Path, name: str) -> tuple[Grant, list[str]]:
+    """Let nobody in by this name any more: what was taken back, and other names under which the same token stays good.
+
+    Raises: NotWritable, BadState, NewerFormat; BadInput, where the name has no token.
+    """
+    with _changing(path):
+        grants = grants_in(path)
+        if name not in grants:
+            known = ", ".join(sorted(grants)) or "nobody"
+            raise BadInput("has no token here", where=f"{path}: {name}", fix=f"{known} has")
+        taken = grants.pop(name)
+        _write(path, grants)
+    return taken, sorted(other for other, grant in grants.items() if grant.digest == taken.digest)
 
 
 def read_tokens(path: Path) -> TokenTable:
@@ -153,16 +175,19 @@ def grants_in(path: Path) -> dict[str, Grant]:
     rows = body.get("tokens")
     if not isinstance(rows, dict):
         raise BadState("holds no table of tokens", where=str(path))
-    return {str(name): _grant(row, body["v"] == 1, where=f"{path}: {name}") for name, row in rows.items()}
+    return {str(name): _grant(row, body["v"], where=f"{path}: {name}") for name, row in rows.items()}
 
 
-def _grant(row: object, bare: bool, *, where: str) -> Grant:
-    """A row of a table; in the files of before, which are `bare`, it was the hash alone. Raises: BadState."""
-    held = {"sha256": row, "tasks": _ALL} if bare else row
-    if not isinstance(held, dict) or held.keys() != {"sha256", "tasks"}:
+def _grant(row: object, version: object, *, where: str) -> Grant:
+    """A row of a table; in version 1 it was the hash alone, and version 2 kept no time. Raises: BadState."""
+    held = {"sha256": row, "tasks": _ALL} if version == 1 else row
+    if not isinstance(held, dict) or held.keys() != {"sha256", "tasks"} | ({"at"} if version == _VERSION else set()):
         raise BadState("does not say which token it keeps, for which tasks", where=where)
+    at = held.get("at", 0)
+    if type(at) is not int or not 0 <= at < 1 << 62:
+        raise BadState("does not say since when", where=where)
     try:
-        return Grant(held["sha256"], _task_ids(held["tasks"], where))
+        return Grant(held["sha256"], _task_ids(held["tasks"], where), at)
     except ValueError as e:
         raise BadState(str(e), where=where) from None
 
@@ -185,10 +210,14 @@ def _changing(path: Path) -> contextlib.AbstractContextManager[None]:
 
 def _write(path: Path, grants: Mapping[str, Grant]) -> None:
     rows = {
-        name: {"sha256": grant.digest, "tasks": _ALL if grant.tasks is None else sorted(map(to_b64url, grant.tasks))}
+        name: {
+            "sha256": grant.digest,
+            "tasks": _ALL if grant.tasks is None else sorted(map(to_b64url, grant.tasks)),
+            "at": grant.at,
+        }
         for name, grant in grants.items()
     }
-    replace(path, stamped(_FORMAT, _VERSION, {"tokens": rows}))
+    files.replace(path, stamped(_FORMAT, _VERSION, {"tokens": rows}))
 
 
 def secret_in(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,15 @@ from interlock.dap.repair import REPAIRS
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
 from interlock.node.roles.aggregate import helper_app, leader_app
-from interlock.node.tokens import Grant, NotAllowed, TokenTable, read_tokens, token_hash
+from interlock.node.tokens import (
+    Grant,
+    NotAllowed,
+    TokenTable,
+    add_token,
+    read_tokens,
+    take_back,
+    token_hash,
+)
 from tests.unit.dap_http import TOKENS, free_socket, serving
 from tests.unit.dap_world import World, task
 
@@ -98,6 +107,18 @@ def test_a_token_of_this_task_is_let_in_to_it(world: World, http: httpx.Client) 
         assert http.post(mistyped, headers=headers, content=body).status_code == 403
 
 
+def test_a_token_that_is_taken_back_is_refused_by_a_running_server(
+    world: World, http: httpx.Client, tmp_path: Path
+) -> None:
+    table = tmp_path / "collectors.json"
+    add_token(table, "collector", TOKENS["collector"], [world.task.task_id])
+    with served(world, read_tokens(table)) as (leader, _):
+        asked = f"{leader}/collection_jobs/{NOWHERE}"
+        assert http.get(asked).status_code == 404
+        take_back(table, "collector")
+        assert http.get(asked).status_code == 403
+
+
 # --- interlock mesh token
 
 
@@ -164,3 +185,56 @@ def test_what_cannot_be_let_in_is_said_and_nothing_is_written(
     assert said in capsys.readouterr().err
     assert (folder / "collectors.json").read_bytes() == before
     assert not (tmp_path / "t").exists()
+
+
+def test_a_token_is_taken_back_by_a_command_that_says_what_opens_nothing_any_more(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "carol.token"
+    token(folder, "--task", str(tmp_path / "one.json"), "--out", str(out))
+    secret, table = out.read_text(), read_tokens(folder / "collectors.json")
+    capsys.readouterr()
+    assert token(folder, "--take-back") == EXIT_OK
+    told = capsys.readouterr().out
+    assert (
+        f"carol comes as collector no more, for {task(3).task_id.hex()[:16]}: token {token_hash(secret)[:16]}" in told
+    )
+    assert secret not in told
+    with pytest.raises(NotAllowed):
+        table.name_of(f"Bearer {secret}", task(3).task_id)
+    assert token(folder, "--take-back") == EXIT_USAGE
+    assert "carol: has no token here; nobody has" in capsys.readouterr().err
+    assert token(folder, "--take-back", party="publisher") == EXIT_USAGE
+    assert "is no folder of a role that lets a publisher in" in capsys.readouterr().err
+    for words in (("--take-back", "--out", str(tmp_path / "x")), ("--take-back", "--all-tasks"), ("--json",)):
+        assert token(folder, *words) == EXIT_USAGE
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_tokens_are_listed_by_id_and_name_and_never_shown(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listing = ["mesh", "token", "--dir", str(folder), "--list"]
+    assert main(listing) == EXIT_OK
+    assert "nobody has a token" in capsys.readouterr().out
+    secrets = []
+    for party, words in (("collector", ("--task", str(tmp_path / "one.json"))), ("member", ("--all-tasks",))):
+        token(folder, *words, "--out", str(tmp_path / party), party=party)
+        secrets.append((tmp_path / party).read_text())
+    add_token(folder / "members.json", "elder", "a-token-of-some-length", [])
+    capsys.readouterr()
+    assert main(listing) == EXIT_OK
+    shown = capsys.readouterr().out
+    assert f"{token_hash(secrets[0])[:16]}  collector  carol  since 20" in shown
+    assert "elder  since nobody knows when, for no task" in shown
+    assert main([*listing, "--party", "member", "--json"]) == EXIT_OK
+    told = capsys.readouterr().out
+    rows = json.loads(told)["tokens"]
+    assert [(row["name"], row["party"], row["tasks"]) for row in rows] == [
+        ("carol", "member", None),
+        ("elder", "member", []),
+    ]
+    assert not any(secret in text for secret in secrets for text in (shown, told))
+    assert main([*listing, "--name", "carol"]) == EXIT_USAGE
+    assert main(listing[:-1]) == EXIT_USAGE
+    assert "say whose token it is; or --list them" in capsys.readouterr().err

@@ -22,6 +22,7 @@ from interlock.node.tokens import (
     grants_in,
     let_into,
     read_tokens,
+    take_back,
     token_hash,
 )
 
@@ -113,7 +114,7 @@ def test_a_file_of_before_is_read_as_what_it_meant_and_written_with_that_said(tm
     path.write_bytes(stamped("interlock-tokens", 1, {"tokens": {"carol": token_hash(TOKEN)}}))
     assert read_tokens(path).name_of(f"Bearer {TOKEN}", ONE) == "carol"
     add_token(path, "dave", TOKEN + "d", [ONE])
-    assert json.loads(path.read_bytes())["v"] == 2
+    assert json.loads(path.read_bytes())["v"] == 3
     assert {name: grant.tasks for name, grant in grants_in(path).items()} == {"carol": None, "dave": frozenset({ONE})}
 
 
@@ -141,6 +142,57 @@ def test_a_row_that_does_not_say_what_its_token_is_for_is_refused_in_one_line(ro
     assert "\n" not in str(caught.value)
 
 
+def test_a_table_that_kept_no_times_is_read_and_one_that_does_says_when(tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    row = {"sha256": token_hash(TOKEN), "tasks": [to_b64url(ONE)]}
+    path.write_bytes(stamped("interlock-tokens", 2, {"tokens": {"carol": row}}))
+    add_token(path, "dave", TOKEN + "d", [ONE], at=5)
+    assert {name: grant.at for name, grant in grants_in(path).items()} == {"carol": 0, "dave": 5}
+    let_into(path, "dave", [TWO])
+    assert grants_in(path)["dave"].at == 5
+    for at in (-1, "5", True, 1 << 62):
+        path.write_bytes(stamped("interlock-tokens", 3, {"tokens": {"carol": {**row, "at": at}}}))
+        with pytest.raises(BadState, match="does not say since when"):
+            grants_in(path)
+
+
+def test_a_token_that_is_taken_back_opens_nothing_at_a_role_that_is_at_work(tmp_path: Path) -> None:
+    path = tmp_path / "collectors.json"
+    add_token(path, "carol", TOKEN, [ONE])
+    add_token(path, "dave", TOKEN + "d")
+    table = read_tokens(path)
+    assert table.name_of(f"Bearer {TOKEN}", ONE) == "carol"
+    taken, others = take_back(path, "carol")
+    assert (taken.digest, others) == (token_hash(TOKEN), [])
+    with pytest.raises(NotAllowed, match="opens nothing"):
+        table.name_of(f"Bearer {TOKEN}", ONE)
+    assert table.name_of(f"Bearer {TOKEN}d", ONE) == "dave"
+    assert token_hash(TOKEN) not in path.read_text()
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="has no token here; dave has"):
+        take_back(path, "carol")
+    assert path.read_bytes() == before
+    add_token(path, "carla", TOKEN + "d")
+    assert take_back(path, "dave")[1] == ["carla"], "the same token, under another name"
+    assert table.name_of(f"Bearer {TOKEN}d", ONE) == "carla"
+    take_back(path, "carla")
+    assert grants_in(path) == {}
+    with pytest.raises(NotAllowed):
+        table.name_of(f"Bearer {TOKEN}d", ONE)
+
+
+def test_of_many_that_are_taken_back_and_let_in_at_once_none_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "members.json"
+    for n in range(12):
+        add_token(path, f"old-{n}", f"{TOKEN}-old-{n:02}")
+    with ThreadPoolExecutor(8) as pool:
+        gone = [pool.submit(take_back, path, f"old-{n}") for n in range(12)]
+        come = [pool.submit(add_token, path, f"new-{n}", f"{TOKEN}-new-{n:02}") for n in range(12)]
+    for done in (*gone, *come):
+        done.result()
+    assert set(grants_in(path)) == {f"new-{n}" for n in range(12)}
+
+
 def test_of_two_commands_at_once_neither_loses_whom_the_other_let_in(tmp_path: Path) -> None:
     """Each reads a table and writes it whole: one that did so meanwhile would be gone, though its command said yes."""
     path = tmp_path / "members.json"
@@ -162,6 +214,6 @@ def test_a_token_that_was_not_let_in_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "collectors.json"
-    path.write_bytes(stamped("interlock-tokens", 3, {"tokens": {}}))
+    path.write_bytes(stamped("interlock-tokens", 4, {"tokens": {}}))
     with pytest.raises(NewerFormat):
         read_tokens(path)

@@ -101,7 +101,7 @@ def _token_command(group: Commands) -> None:
         "token",
         _LETTING_IN,
         "token",
-        "let somebody in: a bearer token for a role's clients",
+        "let somebody in by a bearer token, take it back, or list who has one",
         home=False,
         config=False,
     )
@@ -109,10 +109,15 @@ def _token_command(group: Commands) -> None:
     token.add_argument(
         "--party",
         choices=("publisher", "member", "collector", "leader"),
-        required=True,
         help="publisher: at a log; member, collector: at a leader; leader: at a helper",
     )
-    token.add_argument("--name", metavar="NAME", required=True, help="who it is for")
+    token.add_argument("--name", metavar="NAME", help="who it is for")
+    instead = token.add_mutually_exclusive_group()
+    told = "the token of this party and name opens nothing any more, at running servers too"
+    instead.add_argument("--take-back", action="store_true", help=told)
+    told = "who has a token of this role, for which tasks, since when; never a token"
+    instead.add_argument("--list", action="store_true", help=told)
+    token.add_argument("--json", action="store_true", help="with --list: one JSON object")
     told = "the new file that holds the token; hand it over. Left out: widen the token that the name has"
     token.add_argument("--out", metavar="FILE", help=told)
     which = token.add_mutually_exclusive_group()

@@ -139,10 +139,11 @@ def _fill(root: Path, task: Task) -> None:
     for directory in (leader, helper):
         make_aggregator(directory, os.urandom)
         write_settings(directory / "interlock.toml", "serve", {"dir": str(directory.absolute())})
-    issue_token(helper, "leader", "leader", leader / "helper-token", os.urandom, tasks)
-    issue_token(leader, "collector", "collector", collector / "leader-token", os.urandom, tasks)
+    now = SystemClock().now_us()
+    issue_token(helper, "leader", "leader", leader / "helper-token", os.urandom, tasks, now_us=now)
+    issue_token(leader, "collector", "collector", collector / "leader-token", os.urandom, tasks, now_us=now)
     for number in range(1, count + 1):
-        issue_token(leader, "member", f"member-{number}", members / f"{number:04}.token", os.urandom, tasks)
+        issue_token(leader, "member", f"member-{number}", members / f"{number:04}.token", os.urandom, tasks, now_us=now)
     key, secret = hpke_key_in(collector / "collector.json", os.urandom), os.urandom(32)
     for directory in (leader, helper):
         take_on(directory, task, key.config, secret)

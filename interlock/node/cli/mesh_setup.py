@@ -231,7 +231,7 @@ def _take_away(folders: Sequence[Path]) -> None:
 def _make(args: argparse.Namespace, directory: Path, passphrases: dict[str, bytes]) -> list[str]:
     """What each role's folder needs; returns what to tell the operator."""
     if args.role == "log":
-        made = make_log(directory, args.name, os.urandom)
+        made = make_log(directory, args.name, os.urandom, now_us=SystemClock().now_us())
         return [*map(_policy_line, made.lines), f"the publisher's token: {made.token_file}"]
     if args.role == "witness":
         return [*map(_policy_line, make_witness(directory, args.name, os.urandom))]
