@@ -58,6 +58,14 @@ HARMLESS = [
     "printf '%s\\n' \"$HOME\"",
     "git branch --contains HEAD && git cat-file -p HEAD && git stash list",
     "sed 's/[[:space:]]*$//; s/[^a-z]/x/g' a.txt",
+    '[[ -f a.txt ]] && cat a.txt; [[ "$HOME" == *x ]] || echo no',
+    'case "$1" in a|b) cat a.txt ;; *) ls ;; esac',
+    "read -r -t 5 -p 'Go on? ' answer",
+    "cat $(pwd)/a.txt; find \"$(pwd)\" -name '*.py'",
+    "cat a.txt | xargs -n 1 echo",
+    "git symbolic-ref --short HEAD; git hash-object a.txt; git fsck --full",
+    "ip -br addr show; ip r g 1.1.1.1; ip route list table all",
+    "grep -rn --include=*.py TODO .",
 ]
 
 

@@ -43,6 +43,7 @@ _SELECTS: Final = frozenset({"egrep", "fgrep", "grep"})
 _SETTERS: Final = frozenset({"read", "unset"})
 _SPLIT: Final = re.compile(r"[\s*?\[\]\\'\"]")  # where a shell or xargs would split a name, or take it for a pattern
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\?|\Z)|.*\[", re.S)  # what zsh may take for a variable, behind `read -p`
 _READS: Final = frozenset({"fs.list", "fs.read"})
 
 
@@ -211,6 +212,8 @@ class _Prover(Walk):
             raise _Objected("prints the environment")
         for arg in argv[1:]:
             self._argument(arg, name)
+        if name in _SETTERS:
+            self._sets(grammar.level, argv[1:])
         self.top = ""
         reason = misfit(grammar.level, argv[1:], self._asked)
         if reason:
@@ -229,6 +232,8 @@ class _Prover(Walk):
             reals = [r for a in argv[1:] if a.text[:1] != "-" for r in self._inside(a)]
             self.cwds += [self.env.cwd, *reals]  # `cd -P` follows links before dots, `cd` does not
             self._inside(Arg("."))
+        if name == "pwd" and len(argv) == 1 and len(set(self.cwds)) == 1:
+            return Arg(self.cwds[0])
         if not prints_exactly(name, argv[1:]):
             return UNKNOWN_ARG
         return stdin if stdin is not None and name in _SELECTS else out
@@ -254,19 +259,24 @@ class _Prover(Walk):
         """An argument must be one word: not a file's name that looks like an option, nor one that is split."""
         if program == "env" and _ASSIGNMENT.match(arg.text) and not settable(arg.text.partition("=")[0]):
             raise _Objected("sets a variable that is more than one")
-        if program in _SETTERS and arg.text[:1] != "-" and not (settable(arg.text) or arg.text.isdigit()):
-            raise _Objected("sets a variable that is more than one")
         if arg.glob and _may_rise(arg.text):
             raise _Objected("a glob that cannot be told")
         if arg.glob:
             self._searched(arg.text)
-        if arg.glob and arg.text[:1] in "*?[":
+        if arg.glob and _may_be_option(arg.text):
             for cwd in self.cwds:
                 given = self.resolver.expand(join(cwd, arg.text))
                 if given is None or any(base_name(p)[:1] == "-" for p in given):
                     raise _Objected("a file whose name is an option")
         if not arg.known and arg.taint in _FOUND and not self.inner:
             self._plain_below(arg)
+
+    def _sets(self, level: Level, args: Sequence[Arg]) -> None:
+        """Each name that is set means nothing; a prompt is no name either, which it would be for zsh."""
+        _, opts = next(levels(level, args))
+        names = [a.text for a in opts.operands]
+        if not all(settable(n) or n.isdigit() for n in names) or any(_NAME.match(v.text) for _, v in opts.given):
+            raise _Objected("sets a variable that is more than one")
 
     def _searched(self, glob: str) -> None:
         """The shell reads each directory in which it looks for names, whatever the program makes of them."""
@@ -281,7 +291,9 @@ class _Prover(Walk):
     def _items(self, level: Level, args: Sequence[Arg], stdin: Arg | None) -> None:
         """xargs splits what it reads at blanks and quotes, where it is not told otherwise."""
         _, opts = next(levels(level, args))
-        if opts.has("-0", "--null"):
+        inner = grammar_of(base_name(opts.operands[0].text) if opts.operands else "echo")
+        harmless = inner.level.harmless if inner is not None else None
+        if opts.has("-0", "--null") or (harmless is not None and harmless.arguments == "any" and not harmless.unlike):
             return
         text = stdin.text if stdin is not None else UNKNOWN
         if re.search(r"['\"\\]", text):
@@ -309,6 +321,11 @@ class _Prover(Walk):
             return all(self.resolver.plain(settings, cwd) for cwd in self.cwds)
         self.read(Arg(self.top or "."), "cwd")
         return True
+
+
+def _may_be_option(glob: str) -> bool:
+    """Whether a name that the glob gives may be an option that is not the one in the text."""
+    return glob[:1] in "*?[" or (glob[:1] == "-" and not re.match(r"--?[\w-]+=", glob))
 
 
 def _may_rise(glob: str) -> bool:

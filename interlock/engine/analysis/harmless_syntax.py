@@ -14,6 +14,8 @@ from typing import Final
 from interlock.engine.analysis.grammar_files import grammar_of
 from interlock.engine.analysis.shell_tree import (
     Arith,
+    Case,
+    Condition,
     Group,
     If,
     Item,
@@ -72,6 +74,12 @@ _MODIFIED: Final = re.compile(r"\[|:[A-Za-z]")  # behind a variable, in zsh: a s
 # In zsh, `=ls` is the path of ls; `~1` is a directory that was left by pushd.
 _MOVED_WORD: Final = re.compile(r"=[^=\s]|~[-+]?\d")
 _PLAIN: Final = re.compile(r"[\w./,:-]*")
+# Operators of `[[` for which shells compute an operand, or look up a variable by the name in it; and those that mean
+# something else to a shell that has no `[[`, and runs a program of that name.
+_COMPUTES: Final = frozenset({
+    "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t", "-v", "-R", "-o", "<", ">", "&&", "||", ";", "&", "|",
+})  # fmt: skip
+_NO_TEST: Final = re.compile(r"[<>&|;]|[*?\[].*/|/.*[*?\[]", re.S)
 _MAX_DEPTH: Final = 20
 _MAX_TURNS: Final = 8  # the walk takes each turn of a loop that is no longer
 
@@ -132,7 +140,32 @@ class _Forms:
             return self.perhaps(node.branches, depth) or self.redirects(node.redirects, depth)
         if isinstance(node, Loop):
             return self.loop(node, depth) or self.redirects(node.redirects, depth)
+        if isinstance(node, Condition):
+            return self.condition(node, depth) or self.redirects(node.redirects, depth)
+        if isinstance(node, Case):
+            reason = _first(self.silent(word, depth) for word in (node.subject, *node.patterns))
+            return reason or self.perhaps(node.bodies, depth) or self.redirects(node.redirects, depth)
         return "a form that is not proven"
+
+    def condition(self, node: Condition, depth: int) -> str:
+        """`[[ ... ]]`; one word alone may be arithmetic."""
+        plain = {w[0].text for w in node.words if len(w) == 1 and isinstance(w[0], Lit)}
+        if len(node.words) < 2 or _COMPUTES & plain:
+            return "arithmetic that is not proven"
+        for part in itertools.chain.from_iterable(node.words):
+            if isinstance(part, Var) and not part.quoted:
+                return "a variable that some shells split"
+            if isinstance(part, Lit) and not part.quoted and _NO_TEST.search(part.text):
+                return "a word that shells read differently"
+        return _first(self.silent(word, depth) for word in node.words)
+
+    def silent(self, word: Word, depth: int) -> str:
+        """A word that is compared: the value of a variable is neither printed nor split."""
+        for part, behind in itertools.pairwise((*word, Lit("", quoted=True))):
+            if isinstance(part, Var) and isinstance(behind, Lit) and _MODIFIED.match(behind.text):
+                return "an expansion that is not proven"
+        kept = tuple(p for p in word if not (isinstance(p, Var) and not p.op and not p.arg))
+        return self.word(kept, depth, exact=False)
 
     def loop(self, node: Loop, depth: int) -> str:
         """`for` over a few words that stand in the text."""
