@@ -58,6 +58,7 @@ class Fate:
 
     state: str
     error: str
+    batch: bytes = b""  # where the leader selects them
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Simulation:
         self.true = ManualClock()
         self.clocks = {party: Skewed(self.true) for party in PARTIES}
         self.keys = {name: new_key(i, rng.randbytes) for i, name in enumerate(("leader", "helper", "collector"), 1)}
-        self.task = task_of(_configuration(self.MODE), demo=True)
+        self.task = task_of(_configuration(self.MODE), demo=True, batch_size=self._size())
         self.vdaf = vdaf_of(self.task)
         verify_key = verify_key_of(rng.randbytes(32), self.task.task_id)
         self.tasks = {self.task.task_id: AggregatorTask(self.task, verify_key, self.keys["collector"].config)}
@@ -97,6 +98,10 @@ class Simulation:
         self.leader = self._start("leader")
         for name in DRIVERS[1:]:
             self._start(name)
+
+    def _size(self) -> int | None:
+        """What the leader fills its batches to, where it selects them."""
+        return None
 
     # processes
 
@@ -156,8 +161,9 @@ class Simulation:
 
     # what happens
 
-    def run(self) -> None:
-        actions: list[tuple[int, Callable[[], None]]] = [
+    def actions(self) -> list[tuple[int, Callable[[], None]]]:
+        """What may happen at each step, and how often it does."""
+        return [
             (24, self.upload),
             (8, self.again),
             (self.rng.choice([46, 25, 8]), self.drive),  # in some histories little is done in much time
@@ -170,6 +176,9 @@ class Simulation:
             (12, self.sweep),
             (9, self.collect),
         ]
+
+    def run(self) -> None:
+        actions = self.actions()
         weights = [weight for weight, _ in actions]
         for _ in range(STEPS):
             (action,) = self.rng.choices([act for _, act in actions], weights)
@@ -367,8 +376,8 @@ class Simulation:
 
     def note_fates(self) -> None:
         """Read what became of each report, before it may be forgotten."""
-        rows: Any = self.watched["leader"]._read("SELECT id, state, error FROM reports")
-        self.fates |= {bytes(row[0]): Fate(str(row[1]), str(row[2])) for row in rows}
+        rows: Any = self.watched["leader"]._read("SELECT id, state, error, batch FROM reports")
+        self.fates |= {bytes(row[0]): Fate(str(row[1]), str(row[2]), bytes(row[3])) for row in rows}
 
     def check(self) -> None:
         totals = self.totals()

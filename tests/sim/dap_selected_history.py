@@ -1,4 +1,4 @@
-"""The same history, of a task whose leader selects the batches: each full one is collected, whatever its hours."""
+"""The same history, of a task whose leader selects the batches: each is collected once it is full, or old enough."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class SelectedSimulation(Simulation):
         self.by_mark: dict[str, Collected] = {}
         self.taken: list[str] = []  # places that were said to be taken
 
+    def _size(self) -> int:
+        return self.rng.choice([DEMO_LEAST, DEMO_LEAST + 1, 2 * DEMO_LEAST, 3 * DEMO_LEAST])
+
     def found(self) -> Iterable[Collected]:
         return self.by_mark.values()
 
@@ -42,7 +45,10 @@ class SelectedSimulation(Simulation):
                 collector.taken(found.place)
 
     def keep(self, found: Collected) -> None:
-        """A result that is told again is the same."""
+        """A result that is told again is the same, and of as many reports as a batch may have."""
+        assert DEMO_LEAST <= found.report_count <= self.task.batch_size
+        if found.mark not in self.by_mark:
+            self.tally["full" if found.report_count == self.task.batch_size else "closed by age"] += 1
         assert self.by_mark.setdefault(found.mark, found) == found
         self.tally["collected"] += 1
 
@@ -63,5 +69,5 @@ class SelectedSimulation(Simulation):
             sizes[ours[0]] = sizes.get(ours[0], 0) + ours[3]
             sums = self.vdaf.unshard([bytes(ours[5]), bytes(theirs[5])], ours[3])
             totals = [a + b for a, b in zip(totals, sums, strict=True)]
-        assert all(size < DEMO_LEAST for size in sizes.values()), "no full batch is left"
+        assert all(size < DEMO_LEAST for size in sizes.values()), "no batch is left that could be collected"
         return totals

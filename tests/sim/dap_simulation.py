@@ -4,7 +4,8 @@ Each report marks a place of its own, so that any report that is lost or counted
 it has to be. Everything is drawn from one seed: who acts when, what the lines do, at which write a process dies (before
 or after it is durable), whose clock is set to what, which worker stalls while others take its jobs over, when is swept.
 
-Every fourth history is one of a task whose leader selects the batches.
+Every fourth history is one of a task whose leader selects the batches, and fills them to a size that is drawn. In
+every fourth the two sides come to hold other reports of a batch, and repair it.
 
     python -m tests.sim.dap_simulation --seeds 200 [--first 0] [--store sqlite|postgres|both]
 """
@@ -18,14 +19,19 @@ from collections import Counter
 from pathlib import Path
 
 from tests.sim.dap_history import Simulation
+from tests.sim.dap_repaired_history import RepairedSelectedSimulation, RepairedSimulation
 from tests.sim.dap_selected_history import SelectedSimulation
 from tests.unit.dap_stores import KINDS, PostgresStores, SqliteStores
+
+KINDS_OF = (
+    *(Simulation, Simulation, Simulation, SelectedSimulation),
+    *(Simulation, RepairedSimulation, Simulation, RepairedSelectedSimulation),
+)
 
 
 def simulate(seed: int, kind: str, folder: Path) -> Counter[str]:
     """One run on one kind of store; what happened in it. Raises: AssertionError, where a sum is not exact."""
-    kind_of = SelectedSimulation if seed % 4 == 3 else Simulation
-    simulation = kind_of(seed, PostgresStores() if kind == "postgres" else SqliteStores(folder))
+    simulation = KINDS_OF[seed % len(KINDS_OF)](seed, PostgresStores() if kind == "postgres" else SqliteStores(folder))
     try:
         simulation.run()
     finally:

@@ -36,8 +36,11 @@ def test_sums_are_exact_whatever_happens(tmp_path: Path) -> None:
         "collected",
         "helper died",
         "taken back",
+        "full",
     ):
         assert tally[what] > 5, f"{what}: it has to happen for this to say anything"
+    assert tally["closed by age"] > 0
+    assert tally["repaired"] > 0
     assert tally["counted"] > 20 * len(SEEDS)
 
 
