@@ -105,6 +105,18 @@ def test_a_trial_is_one_command_prints_what_to_do_next_and_can_be_started_again(
     }
 
 
+def test_a_trial_whose_leader_selects_batches_fills_one_to_its_size(tmp_path: Path) -> None:
+    words = ("--batch-mode", "leader-selected", "--min-batch", "3", "--batch-size", "14", "--length", "1")
+    with pair(tmp_path, *words) as printed:
+        assert "each of 14 reports" in printed
+        sent = run(tmp_path, *told(printed, "submit"))
+        assert sent.stdout.startswith("14 of 14 reports are stored at the leader"), sent
+        found = run(tmp_path, *told(printed, "collect"), "--json")
+        assert json.loads(found.stdout)["report_count"] == 14, found
+        waits = run(tmp_path, *told(printed, "collect"), "--wait", "0.1")
+        assert (waits.returncode, waits.stderr.count("filled to 14 valid reports, for an epoch, and needs 3")) == (1, 1)
+
+
 def test_what_each_operator_has_is_what_they_alone_would_have(tmp_path: Path) -> None:
     with pair(tmp_path):
         until = time.monotonic() + 20
@@ -130,7 +142,9 @@ def test_what_each_operator_has_is_what_they_alone_would_have(tmp_path: Path) ->
         assert token.read_text() not in (tmp_path / "trial" / "leader-operator" / "members.json").read_text()
 
 
-@pytest.mark.parametrize("words", [("--min-batch", "2"), ("--length", "0"), ("--noise", "laplace")])
+@pytest.mark.parametrize(
+    "words", [("--min-batch", "2"), ("--length", "0"), ("--noise", "laplace"), ("--batch-size", "9")]
+)
 def test_a_trial_that_cannot_be_leaves_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = run(tmp_path, "pair", "--dir", "trial", *words)
     assert done.returncode in (1, 2)

@@ -135,7 +135,8 @@ def _fill(root: Path, task: Task) -> None:
     """Everybody's folder; each has what they would have, and no more. Raises: NotWritable, BadState."""
     leader, helper = (private_dir(root) / name for name in _ROLES.values())
     collector, members = private_dir(root / "collector"), private_dir(root / "members")
-    count, tasks = max(_MEMBERS, task.config.min_batch_size), [task.task_id]  # each token is for this one alone
+    count = max(_MEMBERS, task.config.min_batch_size, task.batch_size)
+    tasks = [task.task_id]  # each token is for this one alone
     for directory in (leader, helper):
         make_aggregator(directory, os.urandom)
         write_settings(directory / "interlock.toml", "serve", {"dir": str(directory.absolute())})
