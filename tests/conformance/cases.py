@@ -161,7 +161,25 @@ _CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[st
         [
             {"action": "t", "args": {"t": "a" * 9}},
             {"action": "t", "args": {"t": "a" * 7 + "z"}},
+            {"action": "t", "args": {"t": "a\u00e9\u20ac1z"}},
+            {"action": "t", "args": {"t": "a\u00e9\u20ac12z"}},
             {"action": "t", "args": {"l": [1, 2, 3, 9]}},
+        ],
+    ),
+    "limits-in-part": (
+        [
+            _rule("head", {"arg": "t", "glob": "a*"}, "escalate"),
+            _rule("tail", {"arg": "t", "regex": "^.{2}\\n.?z$"}),
+            _rule("neither", {"arg": "t", "regex": "^\\n$"}, "escalate"),
+        ],
+        {"limits": {"argument": 7}, "oversize": {"call": "allow"}},
+        [
+            {"action": "t", "args": {"t": "\u00e9bc\u00e9z"}},
+            {"action": "t", "args": {"t": "\u00e9bcd\u00e9z"}},
+            {"action": "t", "args": {"t": "\u00e9\u00e9\u20acz"}},
+            {"action": "t", "args": {"t": "b\u00e9\u20ac\U0001f600z"}},
+            {"action": "t", "args": {"t": "a\U0001f600\U0001f600z"}},
+            {"action": "t", "args": {"t": "\U0001f600\U0001f600"}},
         ],
     ),
     "many-finds": (

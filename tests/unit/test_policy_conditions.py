@@ -380,5 +380,5 @@ def test_a_long_result_is_read_at_its_head_and_tail() -> None:
     assert holds_secret(SensorEvent("Read", {"result": long + "secret"}, "result"))
     assert not holds_secret(SensorEvent("Read", {"result": long + "secret" + long}, "result"))
     in_call = compile_condition({"arg": "command", "regex": "secret"}, "call", "when", Setup(Limits(command=100)))
-    with pytest.raises(Oversized, match="longer than the 100 characters"):
+    with pytest.raises(Oversized, match="longer than the 100 bytes"):
         in_call(SensorEvent("Bash", {"command": long}))

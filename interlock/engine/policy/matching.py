@@ -27,7 +27,7 @@ from interlock.engine.policy.regex_syntax import BadPattern, Chars, Choice, Conc
 
 __all__ = ["BESIDE", "MAX_CHOICES", "MAX_TEXT", "OPERATORS", "Test", "compile_test", "same"]
 
-MAX_TEXT: Final = 1 << 20  # characters of a text that a regex or a glob reads where no other limit is given
+MAX_TEXT: Final = 1 << 20  # bytes of UTF-8 of a text that a regex or a glob reads where no other limit is given
 MAX_CHOICES: Final = 10_000  # values in one `in`
 BESIDE: Final = ("flags", "raw")  # what stands beside operators and is none
 _WHOLE: Final = Reading(MAX_TEXT)
@@ -165,7 +165,7 @@ class _Maker:
                 return False
             seen = reading.seen(given)
             if seen is None:
-                what = f"a text is longer than the {reading.limit} characters that a pattern reads"
+                what = f"a text is longer than the {reading.limit} bytes that a pattern reads"
                 raise Oversized(what, where=where)
             try:
                 return matches(text(seen))

@@ -23,7 +23,7 @@ from interlock.engine.policy.conditions_call import (
 )
 from interlock.engine.policy.counting import COUNT_FIELDS, MAX_ABOVE, MAX_SECONDS, PER
 from interlock.engine.policy.document import DOCUMENT_FIELDS, FORMAT, MAX_EXTENDS, VERSION
-from interlock.engine.policy.limits import CEILINGS, OVERSIZE
+from interlock.engine.policy.limits import CEILINGS, MEASURES, OVERSIZE
 from interlock.engine.policy.matching import BESIDE, MAX_CHOICES, OPERATORS
 from interlock.engine.policy.rule_document import (
     EVENT_FIELDS,
@@ -96,7 +96,10 @@ def document_schema() -> _Schema:
 
 
 def _settings() -> dict[str, _Schema]:
-    limits = {name: {"type": "integer", "minimum": 1, "maximum": CEILINGS[name]} for name in LIMIT_NAMES}
+    limits = {
+        name: {"type": "integer", "minimum": 1, "maximum": CEILINGS[name], "description": MEASURES[name]}
+        for name in LIMIT_NAMES
+    }
     return {
         "limits": _object(limits),
         "oversize": _object({phase: {"enum": list(words)} for phase, words in OVERSIZE.items()}),
