@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sqlite3
 import threading
 import weakref
@@ -51,6 +52,7 @@ class Database:
     ELDEST: ClassVar[int] = 1  # the oldest version that can be brought forward
     CACHE_KIB: ClassVar[int] = 2 << 10  # of pages in memory
     PAGE: ClassVar[int] = 4 << 10  # bytes of a page, in a file that is made anew
+    KEEPS_COPIES: ClassVar[bool] = True  # of before a migration; else only until the new file is seen to be whole
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -145,6 +147,8 @@ class Database:
         self._careful()
         if version < newest:
             self._migrate()
+        if not self.KEEPS_COPIES and any(self._copy_at(before).exists() for before in range(1, newest)):
+            self._forget_copies()
 
     def _careful(self) -> None:
         self._db.execute("PRAGMA synchronous = FULL")
@@ -158,11 +162,33 @@ class Database:
             if version == newest:  # another process was faster
                 return
             if version:
-                self._copy_to(self._path.with_name(f"{self._path.name}.v{version}"))
+                self._copy_to(self._copy_at(version))
             for statement in ";".join(self.MIGRATIONS[version:]).split(";"):
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {self.KIND}")
             db.execute(f"PRAGMA user_version = {newest}")
+            if not self.KEEPS_COPIES and db.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
+                told = "was not whole after it was brought forward, and stays as it was"
+                raise BadState(told, where=str(self._path), fix="keep it, and ask for help")
+
+    def _copy_at(self, version: int) -> Path:
+        """Where the copy of a file of an older version lies."""
+        return self._path.with_name(f"{self._path.name}.v{version}")
+
+    def _forget_copies(self) -> None:
+        """Delete the copies of before migrations to this version, and what was left of one that was cut short.
+
+        None of them is in the making: this file is of that version. Raises: NotWritable.
+        """
+        named = re.compile(rf"{re.escape(self._path.name)}\.v([0-9]+)(\.part)?(-wal|-shm|-journal)?")
+        for path in self._path.parent.iterdir():
+            found = named.fullmatch(path.name)
+            if found is not None and int(found[1]) < len(self.MIGRATIONS):
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as e:
+                    raise NotWritable(f"cannot be deleted ({os_reason(e)})", where=str(path)) from None
+        sync_dir(self._path.parent)
 
     def _copy_to(self, path: Path) -> None:
         """Copy all that is committed, also what still lies in the WAL; our own transaction keeps writers away."""

@@ -2,7 +2,7 @@
 credentials that they are shown with.
 
     bits     (task, catalog, epoch) -> places; written by every guarded process of this node, read by its daemon
-    fed      (place by name, task) -> until when that task's last epoch goes which the place feeds
+    fed      (place by name, task, until when an epoch of that task goes which the place feeds)
     outbox   (task, epoch) -> one report, for ever one: queued -> sent | refused | dropped;  dropped -> sent | refused
              where it was on its way as it was dropped
     objections  (call, phase) -> the places that a community rule's objection set: what a person may speak of
@@ -14,8 +14,9 @@ A report goes into the outbox in the transaction that forgets its epoch's places
 that has a row there, nor for one that overlaps an epoch of another task which the same place feeds. `due` is when a
 report goes out, drawn once. A report's bytes, what it measures and the credential that it is shown with are kept while
 it is queued, so that it can be sealed anew under the same id, and forgotten with the queue; its id, and what shows that
-it is ours, until the leader has forgotten it. A report of an epoch that is not over, of which no try can have reached
-the leader, is taken apart again where the clock was set back (`take_apart`).
+it is ours, until the leader has forgotten it. What is dropped leaves the file, its write-ahead log and the copies of
+before migrations; that a place fed a task stays known where its report may have gone out. A report of an epoch that is
+not over, of which no try can have reached the leader, is taken apart again where the clock was set back (`take_apart`).
 Times are in microseconds UTC.
 """
 
@@ -38,8 +39,12 @@ __all__ = ["STORE_FILE", "Credential", "NodeStore", "OutboxRow", "OutboxState", 
 STORE_FILE: Final = "node.sqlite"
 _OBJECTIONS_MOST: Final = 20_000
 _ASKED_FOR_US: Final = 60 * 86_400_000_000  # how long a report's id is kept; twice as long as leaders keep theirs
-_FEED: Final = (
-    "INSERT INTO fed VALUES (?, ?, ?) ON CONFLICT (place, task) DO UPDATE SET until = max(until, excluded.until)"
+_FED_FOR_US: Final = 366 * 86_400_000_000  # no epoch of another task is longer, so none that began before still runs
+_FEED: Final = "INSERT OR IGNORE INTO fed VALUES (?, ?, ?)"
+# the ends of the epochs of a task whose report left, or may have; an epoch is [time, time + 1) in units of its length
+_LEFT: Final = (
+    "SELECT epoch_start + epoch_start / time FROM outbox"
+    " WHERE task = ? AND time > 0 AND (tried = 1 OR state IN ('sent', 'refused'))"
 )
 _OUTBOX: Final = (
     "SELECT task, epoch_start, catalog, dap_task, report, state, reason, at, shown, due, mechanism, report_id, asks,"
@@ -123,6 +128,7 @@ class NodeStore(Database):
     """
 
     KIND = 0x494C4E44  # "ILND"
+    KEEPS_COPIES = False  # they would keep what is forgotten here, and going back to one would report an epoch twice
     MIGRATIONS: ClassVar[tuple[str, ...]] = (
         """
 CREATE TABLE bits (task TEXT NOT NULL, catalog TEXT NOT NULL, epoch_start INTEGER NOT NULL, place INTEGER NOT NULL,
@@ -155,6 +161,13 @@ ALTER TABLE outbox ADD COLUMN asks BLOB NOT NULL DEFAULT X''
 ALTER TABLE outbox ADD COLUMN measurement BLOB NOT NULL DEFAULT X'';
 ALTER TABLE outbox ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
+""",
+        """
+CREATE TABLE fed_until (place TEXT NOT NULL, task TEXT NOT NULL, until INTEGER NOT NULL,
+    PRIMARY KEY (place, task, until)) WITHOUT ROWID;
+INSERT INTO fed_until SELECT * FROM fed;
+DROP TABLE fed;
+ALTER TABLE fed_until RENAME TO fed
 """,
     )
 
@@ -212,6 +225,7 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
             db.execute("DELETE FROM bits WHERE task = ? AND epoch_start = ?", (row.task, row.epoch_start))
             past = "UPDATE outbox SET report_id = X'', asks = X'' WHERE at < ? AND length(report_id) > 0"
             db.execute(past, (row.at - _ASKED_FOR_US,))
+            db.execute("DELETE FROM fed WHERE until < ?", (row.at - _FED_FOR_US,))
             return True
 
     def queued(self, dap_task: bytes, due_by: int | None = None) -> list[OutboxRow]:
@@ -279,6 +293,7 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
     def drop(self, task: str, reason: str, at: int, *, catalog: str | None = None) -> int:
         """Drop whatever is queued for a task (for one catalog of it), and forget its places; returns how many reports.
 
+        Of a person's word only the receipt stays, so that it is not said twice.
         A report whose attempt has no known end may be with the leader all the same, and its reason says so.
         """
         sql = (
@@ -291,6 +306,10 @@ ALTER TABLE outbox ADD COLUMN remade INTEGER NOT NULL DEFAULT 0
             dropped = db.execute(sql, (at, reason, task, catalog)).rowcount
             used = "SELECT dap_task, time FROM outbox WHERE task = ? AND state = 'dropped'"
             db.execute(f"DELETE FROM credentials WHERE (dap_task, epoch) IN ({used})", (task,))
+            if not db.execute("SELECT 1 FROM bits WHERE task = ?", (task,)).fetchone():
+                db.execute(f"DELETE FROM fed WHERE task = ? AND until NOT IN ({_LEFT})", (task, task))
+                db.execute("UPDATE OR REPLACE told SET place = '' WHERE task = ?", (task,))
+            self._forget_copies()
         self._scrub()
         return dropped
 
