@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.base.clock import MICROSECONDS
+from interlock.dap.collector import Pending
 from interlock.dap.driver import LEASE_US, Driver
+from interlock.dap.messages import LEADER_SELECTED
 from interlock.dap.shares import KeyRing
 from interlock.node.config import ServeConfig
 from interlock.node.roles.work import DRIVE_EVERY_S
-from tests.unit.dap_world import World, bits, unreachable, vdaf_of
+from tests.unit.dap_world import PRECISION, World, bits, unreachable, vdaf_of
 
 PATIENCE_S = 10
 SIZE = 4
@@ -64,6 +66,7 @@ def test_what_operators_are_told_is_what_is_served() -> None:
     assert "at least every second" in page
     assert DRIVE_EVERY_S == 1
     assert "a lease of two minutes" in page
+    assert "It waits for that one epoch at most" in page
     assert LEASE_US == 120 * MICROSECONDS
     assert f"`keep_days` ({ServeConfig.keep_s / 86_400:g})" in page
 
@@ -90,6 +93,58 @@ def test_each_report_counts_within_the_patience_and_one_pass_and_few_jobs_carry_
     assert counted(world) == len(gaps)
     assert jobs(world) <= len(gaps) // SIZE + now // PATIENCE_S + 1, "stragglers share their jobs"
     world.close()
+
+
+@pytest.fixture
+def selecting(tmp_path: Path) -> Iterator[World]:
+    """A batch is full with six reports, and needs three."""
+    found = World(tmp_path, batch_mode=LEADER_SELECTED, batch_size=6)
+    yield found
+    found.close()
+
+
+def had(world: World, driver: Driver) -> int:
+    """How many reports the next batch has, where it is there after one pass."""
+    asked = world.collector.ask_next()
+    if isinstance(asked, Pending):
+        driver.drive_once()
+        driver.drive_once()
+        asked = world.collector.ask_next()
+    return 0 if isinstance(asked, Pending) else asked.report_count
+
+
+def test_a_batch_that_holds_the_least_waits_an_epoch_for_the_rest_and_no_longer(selecting: World) -> None:
+    driver = driver_of(selecting)
+    assert selecting.upload(*(selecting.report(bits(i)) for i in range(4))) == []
+    driver.drive_once()
+    assert counted(selecting) == 4
+    selecting.clock.advance(PRECISION - 1)
+    assert had(selecting, driver) == 0
+    selecting.clock.advance(1)
+    assert had(selecting, driver) == 4
+
+
+def test_an_old_batch_is_ready_with_the_report_that_it_lacked_and_that_waits_for_no_patience(selecting: World) -> None:
+    driver = driver_of(selecting)
+    assert selecting.upload(*(selecting.report(bits(i)) for i in range(2))) == []
+    selecting.clock.advance(PATIENCE_S)
+    driver.drive_once()
+    selecting.clock.advance(5 * PRECISION)
+    assert had(selecting, driver) == 0, "two are too few, however long they wait"
+    assert selecting.upload(selecting.report(bits(2))) == []
+    assert had(selecting, driver) == 3
+
+
+def test_a_question_makes_no_jobs_of_single_reports(selecting: World) -> None:
+    driver = driver_of(selecting)
+    selecting.collector.ask_next()
+    for place in range(3):
+        assert selecting.upload(selecting.report(bits(place))) == []
+        driver.drive_once()
+    assert jobs(selecting) == 0
+    selecting.clock.advance(PATIENCE_S)
+    driver.drive_once()
+    assert (jobs(selecting), counted(selecting)) == (1, 3)
 
 
 def test_a_collector_that_asks_waits_for_no_patience(world: World) -> None:
