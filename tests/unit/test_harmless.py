@@ -36,6 +36,8 @@ HARMLESS = [
     "find src | xargs grep -n TODO",
     "sed -n '1,20p;/x/p' a.txt",
     "awk '{ print $1 }' a.txt | sort | uniq -c | sort -rn",
+    "awk -F'|' 'NR > 1 && ($2 >= 3 || /x|y/) { n++; print $1 || $2, $3 >= 4 } END { print n }' a.txt",
+    "set -euo pipefail; find . -type f | xargs -d '\\n' wc -l",
     "echo $HOME; date +%F; pwd; uname -a",
     "diff <(ls a) <(ls b)",
     "cd src && ls",

@@ -420,6 +420,23 @@ ONCE_PROVEN = [
     "cat a | xargs ./echo",
     "cat a | xargs -a /etc/passwd echo",
     "cat a | xargs -I{} {} x",
+    # awk: what stands behind a print, and what hides it
+    'awk \'{ print "a;b" > "f" }\' a',
+    'awk \'/"/ { print > "f" }\' a',
+    "awk '{ print a / b > \"x\" / c }' a",
+    'awk \'$1 > 3 { printf "x" >> "f" }\' a',
+    "awk '{ print a >>= b }' a",
+    'awk \'{ print "x" ||| "sh" }\' a',
+    'awk \'{ print "id" | "sh" }\' a',
+    "awk '{ print x |& \"sh\" }' a",
+    "awk '{ \"id\" | getline x; y = x > 3 }' a",
+    "awk 'function p(x) { print x > \"f\" } $1 > 3 { p(1) }' a",
+    # options of the shell that change what the rest means
+    "set -a; ls",
+    "set -k; ls PATH=.",
+    "set -o allexport",
+    "set -o keyword; ls PATH=.",
+    "set -o history",
     # git and ip: the same word reads, or sets
     "git symbolic-ref HEAD refs/heads/x",
     "git symbolic-ref -d HEAD",

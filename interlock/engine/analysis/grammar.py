@@ -79,7 +79,7 @@ An **effect** is an object:
 - `inner`: options behind which another command stands, up to `;` or `+`; it is judged by itself.
 - `script`: `sed`: the first operand, or the values of `-e`, are checked by the rules of that language. `printf`: the
   format must set no variable; behind one without numbers, arguments need not be known; numbers are plain. `test`: what
-  is compared as a number is one.
+  is compared as a number is one. `awk`: in the first operand, no `>` or `|` stands behind a `print`.
 """
 
 from __future__ import annotations

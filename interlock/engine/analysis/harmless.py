@@ -274,8 +274,8 @@ class _Prover(Walk):
     def _sets(self, level: Level, args: Sequence[Arg]) -> None:
         """Each name that is set means nothing; a prompt is no name either, which it would be for zsh."""
         _, opts = next(levels(level, args))
-        names = [a.text for a in opts.operands]
-        if not all(settable(n) or n.isdigit() for n in names) or any(_NAME.match(v.text) for _, v in opts.given):
+        names = [a.text for a in opts.operands] + [v.text for _, v in opts.given if _NAME.match(v.text)]
+        if not all(settable(n) or n.isdigit() for n in names):
             raise _Objected("sets a variable that is more than one")
 
     def _searched(self, glob: str) -> None:

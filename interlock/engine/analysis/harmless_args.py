@@ -95,11 +95,19 @@ def _applies(switch: bool | tuple[str, ...], given: Collection[str]) -> bool:
 
 
 def _script_misfit(h: Harmless, scan: _Scan) -> str:
+    if h.script == "awk" and scan.operands and not _awk_prints(scan.operands[0].text):
+        return "a script that may do more than print"
     if h.script != "sed":
         return ""
     scripts = [v for name, v in scan.options if name in ("-e", "--expression") and v is not None]
     scripts = scripts or [a.text for a in scan.operands[:1]]
     return "" if scripts and all(_sed_prints(s) for s in scripts) else "a script that may do more than print"
+
+
+def _awk_prints(program: str) -> bool:
+    """Whether no `>` or `|` stands behind a `print`, where it would open a file or run a command."""
+    text = re.sub(r"\|\||(?<!>)>=", "", program)
+    return "print" not in text or not re.search(r"[>|]", text[text.index("print") :])
 
 
 def _sed_prints(script: str) -> bool:
