@@ -22,8 +22,8 @@ from interlock.base.clock import SystemClock
 from interlock.base.fetch import Unreachable
 from interlock.base.files import replace
 from interlock.dap.client import build_report, fetch_config, upload
-from interlock.dap.collector import Collected, Collector
-from interlock.dap.messages import Interval
+from interlock.dap.collector import Collected, Collector, Pending
+from interlock.dap.messages import LEADER_SELECTED, TIME_INTERVAL, Interval
 from interlock.dap.shares import HpkeKey, new_key
 from interlock.dap.task import task_of
 from interlock.node.parties import HttpExchange
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Deployment:
     """Folders as `mesh setup` makes them, and a process for each of ROLES."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, mode: int) -> None:
         self.folder = folder
         with contextlib.ExitStack() as stack:
             socks = {role: stack.enter_context(free_socket()) for role in ("leader", "helper")}
@@ -51,8 +51,9 @@ class Deployment:
         self.urls = {role: f"http://127.0.0.1:{port}" for role, port in self.ports.items()}
         self.key: HpkeKey = new_key(9, secrets.token_bytes)
         self.tokens = {name: secrets.token_hex(32) for name in ("collector", *map(str, range(LENGTH)))}
-        data = configuration(leader_url=self.urls["leader"], helper_url=self.urls["helper"], precision=LONG)
-        self.task = task_of(data, demo=True)
+        urls = (self.urls["leader"], self.urls["helper"])
+        data = configuration(leader_url=urls[0], helper_url=urls[1], precision=LONG, batch_mode=mode)
+        self.task = task_of(data, demo=True, batch_size=LENGTH // 2 if mode == LEADER_SELECTED else None)
         for role in ("leader", "helper"):
             make_aggregator(folder / role, secrets.token_bytes)
             lines = ["[serve]", f'dir = "{folder / role}"', "patience_seconds = 0.2"]
@@ -90,12 +91,18 @@ class Deployment:
             self.kill(name)
 
 
+@pytest.fixture(params=[TIME_INTERVAL, LEADER_SELECTED], ids=["interval", "selected"])
+def mode(request: pytest.FixtureRequest) -> int:
+    found: int = request.param
+    return found
+
+
 @pytest.fixture(params=KINDS)
-def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path, mode: int) -> Iterator[Deployment]:
     url = shared_postgres() if request.param == "postgres" else ""
     for schema in ("interlock_leader", "interlock_helper") if url else ():
         drop_schema(url, schema)
-    found = Deployment(tmp_path, url)
+    found = Deployment(tmp_path, url, mode)
     for name in ROLES:
         found.start(name)
     yield found
@@ -132,11 +139,11 @@ def test_workers_that_are_killed_lose_and_double_nothing(deployment: Deployment)
         for place in range(LENGTH):
             report_one(deployment, place, now_us, until)
         killer.join()  # all deaths died, and everything runs again
-        found = collect(deployment, Interval(deployment.task.time_of(now_us), 1), until)
+        sums = collected(deployment, Interval(deployment.task.time_of(now_us), 1), until)
     finally:
         done.set()
         killer.join()
-    assert (found.report_count, list(found.sums)) == (LENGTH, [1] * LENGTH)
+    assert sums == [1] * LENGTH
     said = "".join(path.read_text() for path in deployment.folder.glob("*.err"))
     assert said.count("dap-worker at http") >= 2
     assert "Traceback" not in said, said
@@ -153,12 +160,24 @@ def report_one(deployment: Deployment, place: int, now_us: int, until: float) ->
     time.sleep(0.3)
 
 
-def collect(deployment: Deployment, interval: Interval, until: float) -> Collected:
+def collected(deployment: Deployment, interval: Interval, until: float) -> list[int]:
+    """What all reports come to: those of the interval, or of both batches that they fill."""
     with contextlib.closing(HttpExchange(deployment.tokens["collector"])) as exchange:
         collector = Collector(deployment.task, deployment.key, VDAF, exchange)
-        while True:
-            found = insist(lambda: collector.ask(interval), until)
-            if isinstance(found, Collected):
-                return found
-            assert time.monotonic() < until, "it was not ready in time"
-            time.sleep(0.1)
+        if not deployment.task.leader_selected:
+            return list(asked(lambda: collector.ask(interval), until).sums)
+        batches: list[Collected] = []
+        for _ in range(2):
+            batches.append(asked(collector.ask_next, until))
+            insist(lambda place=batches[-1].place: collector.taken(place), until)  # type: ignore[misc]
+    assert [batch.report_count for batch in batches] == [LENGTH // 2] * 2
+    return [a + b for a, b in zip(*(batch.sums for batch in batches), strict=True)]
+
+
+def asked(ask: Callable[[], Collected | Pending], until: float) -> Collected:
+    while True:
+        found = insist(ask, until)
+        if isinstance(found, Collected):
+            return found
+        assert time.monotonic() < until, "it was not ready in time"
+        time.sleep(0.1)
