@@ -1,4 +1,4 @@
-"""From 10 to 100,000 rules on hosts, digests and actions: the cost of a call, of loading and of a reload."""
+"""From 10 to 100,000 rules on hosts, digests, actions and listed files: the cost of a call, of loading, of a reload."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from bench.report import Goal, Line, Report, profiles
 from bench.timing import Figures, race
 from bench.waits import Waits
 from interlock.engine import ambient
+from interlock.engine.detectors.indicator import indicator_of
+from interlock.engine.event import SensorEvent
+from interlock.engine.policy.builtins import resolver
+from interlock.engine.policy.load import load_policy
+from interlock.engine.policy.model import Source
+from interlock.native.evaluator import chosen_evaluator
 
 __all__ = ["goals", "policy_of", "rules_from", "run"]
 
@@ -32,7 +38,7 @@ _A_DOCUMENT: Final = 10_000  # rules in one document; more are spread over docum
 
 
 def run() -> Report:
-    """Growth of the median over the sizes, the load of 10,000 rules, and the longest pause of a guard at a reload."""
+    """Growth of the median over the sizes, loads of 10,000 rules and of a long list, the longest pause at a reload."""
     judges: dict[str, Callable[[int], object]] = {}
     loads: dict[int, float] = {}
     for size in _SIZES:
@@ -40,36 +46,61 @@ def run() -> Report:
         judges[f"{size:,} rules"] = under(guard, _judge)
     found = race(judges, list(range(500)), _ROUNDS)
     during, pause, note = _reload_pause()
-    reached = goals([figures.p50 for figures in found.values()], loads[10_000], pause)
+    listed = {kind: min(_listing(kind) for _ in range(_RELOADS)) for kind in ("host", "file")}
+    reached = goals([figures.p50 for figures in found.values()], loads[10_000], pause, listed["file"] / listed["host"])
     name, judge = list(judges.items())[-1]
     loading = ("the load of 10,000 rules", lambda: _guard(10_000))
     notes = profiles(reached, [(name, lambda: [judge(k) for k in range(500)]), loading, loading])
     lines = [*(Line(*pair) for pair in found.items()), Line("calls during reloads", during)]
     largest = f"{loads[_SIZES[-1]]:.1f} s to load {_SIZES[-1]:,} rules, from {_SIZES[-1] // _A_DOCUMENT} documents"
-    return Report("10 to 100,000 rules: hosts, digests, actions", lines, reached, [largest, note, *notes])
+    lists = (
+        f"{listed['file']:.2f} s of CPU to load a rule of {_SIZES[-1]:,} listed files, {listed['host']:.2f} s of hosts"
+    )
+    title = "10 to 100,000 rules: hosts, digests, actions, listed files"
+    return Report(title, lines, reached, [largest, lists, note, *notes])
 
 
-def goals(medians: Sequence[int], load_s: float, pause_ms: float) -> list[Goal]:
-    """What is asked, of the medians from the fewest rules to the most, the load of 10,000, and the longest pause."""
+def goals(medians: Sequence[int], load_s: float, pause_ms: float, files: float) -> list[Goal]:
+    """What is asked, of the medians from the fewest rules to the most, the load of 10,000, and the longest pause.
+
+    `files` is the load of 100,000 listed files, times that of as many hosts.
+    """
     growth = max(medians) / medians[0]
     return [
         ("times the median of 10 rules, at worst (less than 2)", growth, growth < 2),
         ("s to load 10,000 rules (at most 1)", load_s, load_s <= 1),
         ("ms: the longest pause of a call by reloads of 10,000 rules (at most 1)", pause_ms, pause_ms <= 1),
+        ("times the load of 100,000 listed hosts, for files (at most 1.5)", files, files <= 1.5),
     ]
 
 
 def rules_from(first: int, size: int) -> list[dict[str, Any]]:
-    """Rules on hosts, digests and actions, a third each, numbered on from `first`."""
+    """Rules on hosts, digests, actions and listed files, a quarter each, numbered on from `first`."""
     rules: list[dict[str, Any]] = []
     for k in range(first, first + size):
         kinds: tuple[dict[str, Any], ...] = (
             {"all": [{"action": {"equals": "http_post"}}, {"arg": "host", "equals": f"h{k}.bad.example"}]},
             {"arg": "sha256", "equals": hashlib.sha256(str(k).encode()).hexdigest()},
             {"action": {"equals": f"tool_{k}"}},
+            {"detector": "indicator", "params": {"digests": [_indicator("file", k)]}},
         )
-        rules.append({"id": f"r{k}", "when": kinds[k % 3], "verdict": "block", "reason": "listed"})
+        rules.append({"id": f"r{k}", "when": kinds[k % 4], "verdict": "block", "reason": "listed"})
     return rules
+
+
+def _indicator(kind: str, k: int) -> str:
+    return indicator_of(kind, f"h{k}.bad.example" if kind == "host" else hashlib.sha256(str(k).encode()).hexdigest())
+
+
+def _listing(kind: str) -> float:
+    """Seconds of CPU that it takes to load and to compile a policy of one rule that lists so many of a kind."""
+    digests = [_indicator(kind, k) for k in range(_SIZES[-1])]
+    when = {"detector": "indicator", "params": {"digests": digests}}
+    data = policy_of("listing", [{"id": "r", "when": when, "verdict": "block", "reason": "listed"}])
+    started = time.process_time()
+    policy = load_policy(data, where="listing", source=Source("file"), resolve=resolver(None))
+    chosen_evaluator().evaluate(policy, SensorEvent("t", {}))
+    return time.process_time() - started
 
 
 def policy_of(name: str, rules: list[dict[str, Any]], extends: tuple[str, ...] = ()) -> bytes:

@@ -11,8 +11,8 @@ from interlock.base.version import VERSION
 
 __all__ = ["ABI_VERSION", "PLAN_VERSION", "Availability", "availability"]
 
-ABI_VERSION: Final = 3  # of the contract that this side speaks
-PLAN_VERSION: Final = 3  # of the plans that this side writes
+ABI_VERSION: Final = 4  # of the contract that this side speaks
+PLAN_VERSION: Final = 4  # of the plans that this side writes
 _OFF: Final = "INTERLOCK_NATIVE"
 
 

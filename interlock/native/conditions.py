@@ -24,15 +24,16 @@ from interlock.engine.policy.normalise import LONGEST, normal, normal_deep
 from interlock.engine.policy.regex import judges_up_to
 from interlock.engine.policy.regex_automaton import sure_length
 from interlock.engine.policy.regex_syntax import Node, parse
+from interlock.native.numbers import comparison, equal_to
 from interlock.native.spelling import Unspellable, spelling
 
 __all__ = ["Frame", "Stays", "native_condition", "native_detector", "native_flow"]
 
 _WHOLE: Final = Reading(MAX_TEXT)
 _ANY_LENGTH: Final = Reading(1 << 62)
-_INT: Final = range(-(1 << 63), 1 << 63)
 _TEXTS: Final = frozenset({"equals", "in", "prefix", "suffix", "contains"})
 _LITERALS: Final = _TEXTS | {"glob"}
+_ORDERS: Final = frozenset({"lt", "le", "gt", "ge"})
 _Json: TypeAlias = dict[str, Any]
 
 
@@ -42,8 +43,9 @@ class Stays(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands for all conditions of one rule: its phase, the limits under which texts are read, whether paths are
-    followed on the file system, and whether it is told at any cost how long a text its patterns judge natively."""
+    """What stands for all conditions of one rule: its phase, the limits under which texts are read, whether the places
+    to which paths lead on the file system are tried too, and whether it is told at any cost how long a text its
+    patterns judge natively."""
 
     phase: Phase
     limits: Limits
@@ -129,12 +131,11 @@ def _host(when: Mapping[str, Any], frame: Frame) -> _Json:
 
 def _path(when: Mapping[str, Any], frame: Frame) -> _Json:
     wanted = when["path"] if isinstance(when["path"], Mapping) else {"glob": when["path"]}
-    if frame.resolves and wanted.get("symlinks", True):
-        raise Stays("it asks the file system where a path leads")
+    links = frame.resolves and bool(wanted.get("symlinks", True))
     rest = {key: held for key, held in wanted.items() if key not in PATH_FIELDS}
     under = [normal(top).rstrip("/") for top in _words(wanted["under"])] if "under" in wanted else None
     accesses = _words(wanted.get("access", ACCESSES))
-    return {"path": {"accesses": accesses, "under": under, "test": _test(rest) if rest else None}}
+    return {"path": {"accesses": accesses, "under": under, "test": _test(rest) if rest else None, "links": links}}
 
 
 def _flow(when: Mapping[str, Any], frame: Frame) -> _Json:
@@ -175,14 +176,16 @@ class _Told(NamedTuple):
 
 
 def _operator(key: str, wanted: Any, flags: str, raw: bool, told: _Told) -> list[object]:
-    _demand_numbers(wanted)
+    if key in _ORDERS:
+        return comparison(key, wanted)
     if key == "regex":
         tree, unicode = parse(wanted, flags)
         return ["pattern", _spelt(tree, unicode, judges_up_to(tree, unicode, *told), told.longest)]
     if key == "glob" and ("?" in wanted or "[" in wanted):
         tree = glob_tree(wanted)
         return ["pattern", _spelt(tree, False, sure_length(tree, False, *told), told.longest)]
-    return [key, normal_deep(wanted) if key in _TEXTS and not raw else wanted]
+    form = normal_deep(wanted) if key in _TEXTS and not raw else wanted
+    return equal_to(key, form) if key in ("equals", "in") else [key, form]
 
 
 def _spelt(tree: Node, unicode: bool, sure: int, longest: int) -> object:
@@ -195,21 +198,6 @@ def _spelt(tree: Node, unicode: bool, sure: int, longest: int) -> object:
     except Unspellable as e:
         raise Stays(str(e)) from None
     return spelt if sure >= longest else [spelt, sure]
-
-
-def _demand_numbers(wanted: object) -> None:
-    """Raises: Stays, for a whole number that has no 64 bits."""
-    if isinstance(wanted, int) and wanted not in _INT:
-        raise Stays("it compares with a number of more than 64 bits")
-    if isinstance(wanted, Mapping):
-        _demand_all(list(wanted.values()))
-    elif isinstance(wanted, list | tuple):
-        _demand_all(wanted)
-
-
-def _demand_all(many: Sequence[object]) -> None:
-    for one in many:
-        _demand_numbers(one)
 
 
 _MAKERS: Final[dict[str, Callable[[Mapping[str, Any], Frame], _Json]]] = {

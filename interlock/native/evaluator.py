@@ -2,7 +2,8 @@
 
 Both kinds of rule give opinions to the one fold of `engine.evaluate`. Where the native engine cannot represent a value
 of an event (bytes, sets, whole numbers beyond 64 bits, texts that are no Unicode, what nests too deep), the rules'
-Python functions judge it: they mean the same. Where it fails, the action is refused.
+Python functions judge it: they mean the same. Where it fails, the action is refused. The engine asks no file system:
+where a rule has to know where paths lead, it is asked once more and told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from interlock.engine.payload import FrozenDict, FrozenList, frozen_mapping, res
 from interlock.engine.policy.model import Policy
 from interlock.engine.refusals import NATIVE_PANIC, refusal
 from interlock.native.availability import availability
-from interlock.native.planner import Planned, Segment, planned
+from interlock.native.planner import Follow, Planned, Segment, planned
 
 __all__ = ["NativeEvaluator", "chosen_evaluator"]
 
@@ -44,6 +45,7 @@ class _Compiled:
     segments: tuple[Segment, ...]
     size: int
     alone: frozenset[str]
+    follow: Follow | None
 
 
 class NativeEvaluator:
@@ -79,7 +81,10 @@ class NativeEvaluator:
             return False
         if _holds_much(args):
             return False
-        said: object = compiled.plan.opinions(0, compiled.size, True, action, args, False, principal, cwd, ())
+        asked = (0, compiled.size, True, action, args, False, principal, cwd, (), None)
+        said: object = compiled.plan.opinions(*asked, None)
+        if type(said) is tuple:
+            said = compiled.plan.opinions(*asked, _links(compiled, said))
         return said is None
 
     def prepare(self, policy: Policy) -> None:
@@ -103,7 +108,9 @@ class NativeEvaluator:
         left = [range(s.lo, s.hi) for s in plan.segments if not s.native]
         python = {policy.rules[at].phase for positions in left for at in positions}
         alone = frozenset(PHASES) - python
-        compiled = _Compiled(policy, asking(policy), native, plan.decisions, plan.segments, len(policy.rules), alone)
+        compiled = _Compiled(
+            policy, asking(policy), native, plan.decisions, plan.segments, len(policy.rules), alone, plan.follow
+        )
         self._kept[id(policy)] = compiled  # it holds the policy, so that its id stays its own
         least, most, rules = _KEPT
         while len(self._kept) > least and (
@@ -152,20 +159,33 @@ def _holds_much(args: Mapping[str, object]) -> bool:
 
 def _opinions(compiled: _Compiled, event: SensorEvent, lo: int, hi: int) -> Any:
     """What the native rules from `lo` up to `hi` say; NotImplemented where Python has to judge. Raises: _Failed."""
+    asked = (
+        lo,
+        hi,
+        hi == compiled.size,
+        event.action,
+        event.args,
+        event.phase == "result",
+        event.principal,
+        event.cwd,
+        event.origins,
+        event.server_pin,
+    )
     try:
-        return compiled.plan.opinions(
-            lo,
-            hi,
-            hi == compiled.size,
-            event.action,
-            event.args,
-            event.phase == "result",
-            event.principal,
-            event.cwd,
-            event.origins,
-        )
+        said = compiled.plan.opinions(*asked, None)
+        if type(said) is tuple:
+            said = compiled.plan.opinions(*asked, _links(compiled, said))
     except Exception as e:
         raise _Failed(e) from e
+    return said if type(said) is not tuple else NotImplemented
+
+
+def _links(compiled: _Compiled, paths: tuple[str, ...]) -> dict[str, str] | None:
+    """Where paths lead; None where that fails: the rules' own functions meet it again, and say so in their words."""
+    try:
+        return {path: compiled.follow(path) for path in paths} if compiled.follow else None
+    except Exception:  # noqa: BLE001 - whatever the caller's own function raises
+        return None
 
 
 def _folded(compiled: _Compiled, event: SensorEvent) -> Outcome:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interlock.base.canonical import json_encoder
 from interlock.engine.decision import Decision, Verdict
@@ -15,7 +15,9 @@ from interlock.engine.policy.model import Policy, Rule
 from interlock.native.availability import ABI_VERSION, PLAN_VERSION
 from interlock.native.conditions import Frame, Stays, native_condition, native_detector, native_flow
 
-__all__ = ["Planned", "Segment", "planned"]
+__all__ = ["Follow", "Planned", "Segment", "planned"]
+
+Follow: TypeAlias = Callable[[str], str]
 
 _FORMAT: Final = "interlock-plan"
 _PORTION: Final = 1 << 16  # characters of a portion, at least
@@ -34,15 +36,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """`json` is the plan, in portions; `decisions` has one entry a rule in it, None where its decision depends on the event.
+    """`json` is the plan, in portions; `decisions` has one entry a rule in it, None where it depends on the event.
 
-    `segments` cover the policy in order. `reasons` says of each position that stays with Python why.
+    `segments` cover the policy in order. `reasons` says of each position that stays with Python why. `follow` tells
+    where a path leads, where a rule of the plan asks for it.
     """
 
     json: tuple[bytes, ...]
     decisions: tuple[Decision | None, ...]
     segments: tuple[Segment, ...]
     reasons: Mapping[int, str]
+    follow: Follow | None = None
 
 
 def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned:
@@ -50,11 +54,13 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
     text = _Portions(_json({"format": _FORMAT, "v": PLAN_VERSION, "abi": ABI_VERSION, "rules": []})[:-2])
     decisions: list[Decision | None] = []
     reasons = dict(refused or {})
+    follow: Follow | None = None
     patterns = 0
     for at, rule in enumerate(policy.rules):
         if at in reasons:
             continue
         try:
+            follow = _one_follow(follow, rule.follow)
             body = {"at": at, **_native(rule, patterns < _PATIENT)}
         except Stays as e:
             reasons[at] = str(e)
@@ -68,7 +74,15 @@ def planned(policy: Policy, refused: Mapping[int, str] | None = None) -> Planned
         decisions=tuple(decisions),
         segments=tuple(_segments([at not in reasons for at in range(len(policy.rules))])),
         reasons=reasons,
+        follow=follow,
     )
+
+
+def _one_follow(before: Follow | None, now: Follow | None) -> Follow | None:
+    """What all rules up to one follow links with. Raises: Stays, where it has a way of its own."""
+    if before is not None and now is not None and now is not before:
+        raise Stays("it follows links in another way than a rule before it")
+    return now or before
 
 
 class _Portions:

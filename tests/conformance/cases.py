@@ -7,12 +7,14 @@ writes the file anew from the Python engine, which is the reference; a test hold
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from interlock.engine.decision import Decision
+from interlock.engine.detectors.indicator import indicator_of
 from interlock.engine.evaluate import Outcome, evaluate
 from interlock.engine.event import Origin, SensorEvent
 from interlock.engine.payload import result_args, result_of
@@ -27,10 +29,24 @@ FORMAT: Final = "interlock-evaluation-vectors"
 _RM: Final = {"command": "rm -rf ~/work"}
 _CARD: Final = {"text": "pay 4111 1111 1111 1111", "to": ["me@corp.example", "x"]}
 _MASK: Final = {"detector": "pii_redaction", "params": {"emails": True}}
+_SHA: Final = "9f" * 32
+_BIG: Final = 1 << 64
+# where paths of the case "links" lead
+_LINKS: Final = {
+    "/home/dev/app/out": "/etc/cron.d",
+    "/home/dev/app/in": "/home/dev/app/in",
+    "/tmp/x": "/tmp/x",
+    "~/k": "/root/.ssh",
+}
 
 
 def _rule(id: str, when: dict[str, Any], verdict: str = "block", **more: Any) -> dict[str, Any]:
     return {"id": id, "when": when, "verdict": verdict, "reason": f"{id} says so", **more}
+
+
+def _listed(kind: str, *values: str) -> dict[str, Any]:
+    digests = [indicator_of(kind, value).removeprefix(f"{kind}:") for value in values]
+    return {"detector": "indicator", "params": {"kind": kind, "digests": digests}}
 
 
 # name -> rules, further fields of the document, events
@@ -155,6 +171,65 @@ _CASES: Final[dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[st
             {"action": "send", "args": {"body": 1}, "origins": [{"source": "tool:read", "path": "body"}]},
         ],
     ),
+    "listed": (
+        [
+            _rule("files", _listed("file", _SHA, hashlib.sha256("é".encode()).hexdigest())),
+            _rule("packages", _listed("package", "npm:evil@*", "pypi:bad-one@1.0")),
+            _rule("listing", _listed("mcp", _SHA), "escalate"),
+            _rule("hosts", _listed("host", "evil.example")),
+            _rule("own", {"detector": "indicator", "params": {"digests": []}}),
+            _rule("late", {"all": [{"action": "Write"}, _listed("file", "0a" * 32)]}, shadow=True),
+        ],
+        {},
+        [
+            {"action": "Write", "args": {"file_path": "/x", "content": "é"}},
+            {"action": "Write", "args": {"file_path": "/x", "note": "é"}},
+            {"action": "Bash", "args": {"command": f"echo {_SHA.upper()}  x | sha256sum -c"}},
+            {"action": "Bash", "args": {"command": f"echo {_SHA}0"}},
+            {"action": "Write", "args": {"deep": [{"x": f"sha256:{'0A' * 32}."}]}},
+            {"action": "Bash", "args": {"command": "npm i -g left-pad@1.0.0 'Evil@2'"}},
+            {"action": "Bash", "args": {"cmd": "pip install Bad.One[x]==1.0"}},
+            {"action": "Bash", "args": {"cmd": "pip install Bad.One[x]==1.1"}},
+            {"action": "Bash", "args": {"note": "npm i evil"}},
+            {"action": "mcp__x__y", "args": {}, "server_pin": _SHA},
+            {"action": "mcp__x__y", "args": {}, "server_pin": "latest"},
+            {"action": "mcp__x__y", "args": {"url": "https://evil.example/"}, "server_pin": _SHA},
+        ],
+    ),
+    "links": (
+        [
+            _rule("system", {"path": {"access": "write", "under": "/etc"}}),
+            _rule("keys", {"path": {"under": "/root/.ssh", "suffix": "ssh"}}, "escalate"),
+            _rule("text", {"path": {"under": "/srv", "symlinks": False}}),
+        ],
+        {},
+        [
+            {"action": "Bash", "args": {"command": "echo x > out"}, "cwd": "/home/dev/app", "links": _LINKS},
+            {"action": "Bash", "args": {"command": "cat out"}, "cwd": "/home/dev/app", "links": _LINKS},
+            {"action": "Bash", "args": {"command": "echo x > in"}, "cwd": "/home/dev/app", "links": _LINKS},
+            {"action": "Bash", "args": {"command": "cat ~/k; cp /tmp/x in"}, "cwd": "/home/dev/app", "links": _LINKS},
+            {"action": "Bash", "args": {"command": "echo x > /etc/y"}},
+            {"action": "Bash", "args": {"command": "ls"}},
+        ],
+    ),
+    "large-numbers": (
+        [
+            _rule("more", {"arg": "n", "ge": _BIG}),
+            _rule("less", {"arg": "n", "gt": -_BIG - 1, "lt": _BIG}, "escalate"),
+            _rule("same", {"arg": "m", "equals": _BIG}),
+            _rule("none", {"arg": "m", "in": [_BIG + 1, "x"]}),
+            _rule("exact", {"arg": "f", "equals": 9007199254740993.5e-3}),
+        ],
+        {},
+        [
+            {"action": "t", "args": {"n": "1"}},
+            {"action": "t", "args": {"n": 9223372036854775807}},
+            {"action": "t", "args": {"n": 9223372036854774784.0}},
+            {"action": "t", "args": {"m": 0.0}},
+            {"action": "t", "args": {"m": "x"}},
+            {"action": "t", "args": {"f": 9007199254740993.5e-3}},
+        ],
+    ),
     "limits": (
         [_rule("long", {"arg": "t", "glob": "a*z"}), _rule("many", {"arg": "l[*]", "equals": 9})],
         {"limits": {"command": 8, "argument": 8, "result": 8, "values": 3}},
@@ -207,16 +282,18 @@ def vectors() -> dict[str, Any]:
     return {"format": FORMAT, "v": 1, "cases": list(_cases())}
 
 
-def policy_of(document: dict[str, Any]) -> Policy:
-    """The policy of a document."""
+def policy_of(document: dict[str, Any], links: dict[str, str] | None = None) -> Policy:
+    """The policy of a document; with `links`, on a file system whose paths lead there."""
     data = json.dumps(document).encode()
-    return load_policy(data, where="case", source=Source("file", "case"), resolve=resolver(None))
+    follow = None if links is None else links.__getitem__
+    return load_policy(data, where="case", source=Source("file", "case"), resolve=resolver(None), links=follow)
 
 
 def event_of(body: dict[str, Any]) -> SensorEvent:
     """The event that a case shows as JSON."""
     fields = dict(body)
     wrapped = fields.pop("wrapped", False)
+    fields.pop("links", None)
     origins = tuple(Origin(row["source"], row["path"]) for row in fields.pop("origins", ()))
     if fields.get("phase") == "result":
         fields["args"] = result_args(fields["args"]["result"] if wrapped else fields["args"])
@@ -246,9 +323,11 @@ def _decision(decision: Decision) -> dict[str, Any]:
 def _cases() -> Iterator[dict[str, Any]]:
     for name, (rules, more, events) in _CASES.items():
         document = {"format": "interlock-policy", "v": 1, "name": name, **more, "rules": rules}
-        policy = policy_of(document)
+        links = next((body["links"] for body in events if "links" in body), None)
+        policy = policy_of(document, links)
         rows = [{"event": body, "decision": told(evaluate(policy, event_of(body)))} for body in events]
-        yield {"name": name, "document": document, "plan": json.loads(b"".join(planned(policy).json)), "events": rows}
+        plan = json.loads(b"".join(planned(policy).json))
+        yield {"name": name, "document": document, "links": links, "plan": plan, "events": rows}
 
 
 if __name__ == "__main__":

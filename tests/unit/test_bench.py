@@ -80,8 +80,10 @@ def test_threads_keep_what_work_by_hand_keeps_and_tasks_the_throughput_of_one() 
 
 
 def test_more_rules_cost_a_call_little_and_a_reload_pauses_nobody() -> None:
-    assert told(scale.goals([100, 120, 199, 150, 160], 1.0, 1.0)) == [(1.99, True), (1.0, True), (1.0, True)]
-    assert told(scale.goals([100, 200, 110, 110, 110], 1.01, 1.5)) == [(2.0, False), (1.01, False), (1.5, False)]
+    met = [(1.99, True), (1.0, True), (1.0, True), (1.5, True)]
+    assert told(scale.goals([100, 120, 199, 150, 160], 1.0, 1.0, 1.5)) == met
+    missed = [(2.0, False), (1.01, False), (1.5, False), (1.6, False)]
+    assert told(scale.goals([100, 200, 110, 110, 110], 1.01, 1.5, 1.6)) == missed
 
 
 def test_what_a_call_waited_for_a_core_is_taken_off_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_the_wheel_decides_as_the_vectors_say(case: dict[str, Any]) -> None:
     if not availability().installed:
         pytest.skip(availability().sentence)
     native = pytest.importorskip("interlock.native.evaluator").NativeEvaluator()
-    policy = policy_of(case["document"])
+    policy = policy_of(case["document"], case["links"])
     for row in case["events"]:
         event = event_of(row["event"])
         assert json.loads(json.dumps(told(native.evaluate(policy, event)))) == row["decision"]

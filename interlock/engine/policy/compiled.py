@@ -123,7 +123,8 @@ def _function(doc: RuleDoc, counted: Callable[[SensorEvent], bool], unjudged: Ve
             verdict = too_large if isinstance(e, Oversized) else unjudged
             return Decision(verdict, f"rule {doc.id} cannot judge this: {e.what}", LIMITS_POLICY_ID, _named(doc, event))
 
-    tie_plan(function, _plan(doc, unjudged))
+    plan = _plan(doc, unjudged)
+    tie_plan(function, plan, doc.setup.resolve if plan["resolve"] else None)
     return function
 
 

@@ -62,14 +62,23 @@ class Rule:
         found: Mapping[str, object] | None = getattr(self.function, "plan", None)
         return found
 
+    @property
+    def follow(self) -> Callable[[str], str] | None:
+        """What its plan follows symbolic links with; None where it asks no file system."""
+        found: Callable[[str], str] | None = getattr(self.function, "plan_follow", None)
+        return found if self.plan is not None else None
 
-def tie_plan(function: RuleFunction, plan: Mapping[str, object]) -> None:
+
+def tie_plan(function: RuleFunction, plan: Mapping[str, object], follow: Callable[[str], str] | None = None) -> None:
     """Say that a function means just what a plan means, so that the plan may run in its place (`Rule.plan`).
+
+    `follow` tells where a path leads, to a plan that asks for it (`Rule.follow`).
 
     `functools.wraps`, proxies and bound methods hand on the attributes of what they stand for, and mean something else.
     """
     function.plan = plan  # type: ignore[attr-defined]  # read by Rule.plan, as the next
     function.plan_owner = weakref.ref(function)  # type: ignore[attr-defined]
+    function.plan_follow = follow  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

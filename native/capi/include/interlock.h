@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* The contract that this header describes. */
-#define IL_ABI_VERSION 3u
+#define IL_ABI_VERSION 4u
 
 /* The answers; il_decision_verdict gives one of them. */
 #define IL_ALLOW 0
@@ -37,8 +37,11 @@ void il_plan_free(il_plan *plan);
 
 /* All rules of a plan over one event:
  *   {"action": "Bash", "args": {...}, "phase": "call", "principal": null, "cwd": null, "wrapped": false,
- *    "origins": [{"source": "tool:x", "path": "body"}]}
- * Needed are action and args. "wrapped" is true of a result that was no object and stands under "result".
+ *    "origins": [{"source": "tool:x", "path": "body"}], "server_pin": null, "links": {"/tmp/x": "/etc/passwd"}}
+ * Needed are action and args. "wrapped" is true of a result that was no object and stands under "result". "server_pin"
+ * is the digest of the MCP tool's pinned listing. "links" says where paths lead once each symbolic link is followed: the
+ * engine asks no file system. Where a rule has to know it of a path that is not there, the decision blocks and names all
+ * such paths in "leads"; whoever has a file system follows them and asks again.
  * NULL where the event cannot be read, or where the engine failed. */
 il_decision *il_evaluate(const il_plan *plan, const uint8_t *event, size_t size);
 
@@ -47,8 +50,8 @@ int32_t il_decision_verdict(const il_decision *decision);
 
 /* The decision as JSON, NUL-terminated, valid until il_decision_free; NULL for NULL:
  *   {"verdict": "modify", "reason": "...", "policy_id": "...", "attributed_to": "body", "args": {...} or null,
- *    "rewritten": ["body"], "shadows": [["rule", {...}]]}
- * "args" are the arguments after all rewrites, null where nothing was rewritten. */
+ *    "rewritten": ["body"], "shadows": [["rule", {...}]], "leads": ["/tmp/x"]}
+ * "args" are the arguments after all rewrites, null where nothing was rewritten. "leads" is there only where it asks. */
 const char *il_decision_json(const il_decision *decision);
 
 /* Frees a decision; NULL is none. */

@@ -172,7 +172,7 @@ mod tests {
     use std::ffi::CStr;
     use std::ptr;
 
-    const PLAN: &[u8] = br#"{"format": "interlock-plan", "v": 3, "abi": 3, "rules": []}"#;
+    const PLAN: &[u8] = br#"{"format": "interlock-plan", "v": 4, "abi": 4, "rules": []}"#;
 
     #[test]
     fn c_callers_see_the_engines_version() {

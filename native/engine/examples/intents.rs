@@ -1,5 +1,6 @@
 //! Reads events as JSON lines from standard input and writes the intents of each as one line of JSON.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
 use interlock_engine::analysis::intents::intents;
@@ -38,7 +39,8 @@ fn event(document: &serde_json::Value) -> Option<Event<'_>> {
         args: value(document.get("args")?),
         phase: Phase::Call,
         principal: None,
-        parent_principal: None,
+        server_pin: None,
+        links: BTreeMap::new(),
         cwd: document
             .get("cwd")
             .and_then(|cwd| cwd.as_str())

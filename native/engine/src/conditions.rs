@@ -4,11 +4,12 @@ use serde_json::{Map, Value as Json};
 
 use crate::argpath::ArgPath;
 use crate::context::Context;
-use crate::deeds::{Flow, HostTest, IntentTest, PathTest};
+use crate::deeds::{Flow, HostTest, IntentTest};
 use crate::detectors::Detector;
 use crate::index::Key;
 use crate::literals::Need;
 use crate::matching::{one_holds, Test, Unjudged};
+use crate::touched::PathTest;
 use crate::value::Phase;
 
 const MAX_NESTING: usize = 64; // conditions within each other; a policy document allows fewer
@@ -167,6 +168,7 @@ impl Condition {
                 })])
             }
             Self::Host(host) => host_keys(host.test.as_ref()?),
+            Self::Detector(detector) => Some(vec![Key::Listed(detector.listed()?)]),
             _ => None,
         }
     }

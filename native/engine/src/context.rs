@@ -6,6 +6,8 @@ use crate::analysis::effects::Intent;
 use crate::analysis::intents::intents;
 use crate::detectors::egress::hosts_of_call;
 use crate::detectors::hosts::{normal_host, NoHost};
+use crate::detectors::indicator::{Kind, Named};
+use crate::touched::leading;
 use crate::value::Event;
 
 const ONLY_THE_SHELL_KNOWS: char = '\u{2026}'; // in a target; no host has it
@@ -19,6 +21,10 @@ pub struct Context<'e, 'a> {
     pub wrapped: bool,
     intents: OnceCell<Vec<Intent>>,
     hosts: OnceCell<Hosts>,
+    files: OnceCell<Named>,
+    public: OnceCell<Named>,
+    servers: OnceCell<Named>,
+    packages: OnceCell<Named>,
 }
 
 /// The hosts that a call leads to, up to the first that cannot be read.
@@ -39,6 +45,10 @@ impl<'e, 'a> Context<'e, 'a> {
             wrapped,
             intents: OnceCell::new(),
             hosts: OnceCell::new(),
+            files: OnceCell::new(),
+            public: OnceCell::new(),
+            servers: OnceCell::new(),
+            packages: OnceCell::new(),
         }
     }
 
@@ -50,6 +60,23 @@ impl<'e, 'a> Context<'e, 'a> {
     /// The hosts that it leads to, by what its arguments are called and hold, and by what its command does.
     pub fn hosts(&self) -> &Hosts {
         self.hosts.get_or_init(|| self.found_hosts())
+    }
+
+    /// The indicators of a kind that it names.
+    pub fn named(&self, kind: Kind) -> &Named {
+        let named = match kind {
+            Kind::File => &self.files,
+            Kind::Host => &self.public,
+            Kind::Mcp => &self.servers,
+            Kind::Package => &self.packages,
+        };
+        named.get_or_init(|| kind.named_in(self.event))
+    }
+
+    /// The paths that the call touches of which a rule may ask where they lead.
+    #[must_use]
+    pub fn leading(&self) -> Vec<String> {
+        leading(self.intents())
     }
 
     fn found_hosts(&self) -> Hosts {

@@ -1,4 +1,4 @@
-//! Conditions on what a call does: its intents, the hosts and paths it touches, where its values came from. As
+//! Conditions on what a call does: its intents, the hosts it leads to, where its values came from. As
 //! `engine/policy/conditions_call.py`, in the form that the planner writes.
 
 use std::sync::LazyLock;
@@ -11,14 +11,11 @@ use crate::context::Context;
 use crate::detectors::addresses::{is_public, CLOUD_METADATA};
 use crate::detectors::hosts::NoHost;
 use crate::matching::{Test, Unjudged};
-use crate::normalise::normal;
 use crate::rx::Rx;
 use crate::value::{Event, Origin, Value};
 
-const NO_PATH: [&str; 3] = ["remote", "cloud", "unknown"]; // scopes whose targets are no paths
 const UNKNOWN: &str = "unknown"; // a source that passes for every other
 
-static HOMES: LazyLock<Rx> = LazyLock::new(|| Rx::new(r"/(?:home|Users)/[^/]+|/root"));
 static STEP: LazyLock<Rx> =
     LazyLock::new(|| Rx::new(r#"\.?([^.\[\]"]+)|\[(\*|[0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\]"#));
 
@@ -205,86 +202,6 @@ fn is_of(class: &str, host: &str) -> bool {
     }
 }
 
-/// What one path that a call touches has to be.
-#[derive(Clone, Debug)]
-pub struct PathTest {
-    accesses: Vec<String>,
-    under: Option<Vec<String>>,
-    test: Option<Test>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PathDoc {
-    accesses: Vec<String>,
-    under: Option<Vec<String>>,
-    test: Option<Json>,
-}
-
-impl PathTest {
-    /// Compile `{"accesses": ["write", ...], "under": [DIRECTORY, ...] or null, "test": TEST or null}`; a directory is
-    /// in its normal form, without a slash at its end.
-    ///
-    /// # Errors
-    /// One line, for what is none.
-    pub fn new(json: &Json) -> Result<Self, String> {
-        let doc = PathDoc::deserialize(json).map_err(|_| "is no test of paths")?;
-        let test = doc.test.as_ref().map(Test::new).transpose()?;
-        Ok(Self {
-            accesses: doc.accesses,
-            under: doc.under,
-            test,
-        })
-    }
-
-    /// Whether one of the paths that a call touches passes.
-    ///
-    /// # Errors
-    /// Where a test cannot judge one.
-    pub fn holds(&self, context: &Context<'_, '_>) -> Result<bool, Unjudged> {
-        for intent in context.intents() {
-            let touched = self.accesses.iter().any(|access| access == intent.effect);
-            if !touched || intent.target.is_empty() || NO_PATH.contains(&intent.scope) {
-                continue;
-            }
-            let here = seen_from(context.event.cwd.as_deref().unwrap_or(""), &intent.target);
-            if self.passes(&intent.target)? || here.map_or(Ok(false), |path| self.passes(&path))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn passes(&self, path: &str) -> Result<bool, Unjudged> {
-        if let Some(tops) = &self.under {
-            if !tops.iter().any(|top| is_below(path, top)) {
-                return Ok(false);
-            }
-        }
-        self.test
-            .as_ref()
-            .map_or(Ok(true), |test| test.holds_of_text(path))
-    }
-}
-
-/// A path in the directory that the agent works in, as seen from there.
-fn seen_from(cwd: &str, path: &str) -> Option<String> {
-    let rest = path.strip_prefix(cwd.trim_end_matches('/'))?;
-    let inside = cwd.starts_with('/') && (rest.is_empty() || rest.starts_with('/'));
-    inside.then(|| format!(".{}", rest.trim_end_matches('/')))
-}
-
-fn is_below(path: &str, top: &str) -> bool {
-    let text = normal(path);
-    let home = HOMES.match_at(&text, 0).filter(|_| top.starts_with('~'));
-    let inside = home
-        .and_then(|home| text.get(home.end()..))
-        .map(|rest| format!("~{rest}"));
-    let text = inside.as_deref().unwrap_or(&text);
-    text.strip_prefix(top)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// Where a value has to come from, and where it must stand.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -388,39 +305,7 @@ fn meet(a: &[Step], b: &[Step]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_below, is_of, meet, seen_from, steps_of};
-
-    #[test]
-    fn a_path_lies_below_a_directory_and_a_home_is_a_home() {
-        for (path, top, expected) in [
-            ("/etc", "/etc", true),
-            ("/etc/passwd", "/etc", true),
-            ("/etcetera", "/etc", false),
-            ("/home/dev/.ssh/id", "~/.ssh", true),
-            ("/root/.ssh", "~/.ssh", true),
-            ("/srv/.ssh", "~/.ssh", false),
-            ("/anything", "", true),
-            ("relative", "", false),
-            ("./build/x", "./build", true),
-        ] {
-            assert_eq!(is_below(path, top), expected, "{path} {top}");
-        }
-    }
-
-    #[test]
-    fn what_lies_in_the_working_directory_is_also_seen_from_there() {
-        for (cwd, path, expected) in [
-            ("/w/p", "/w/p/x/y", Some("./x/y")),
-            ("/w/p/", "/w/p", Some(".")),
-            ("/w/p", "/w/px", None),
-            ("/", "/etc", Some("./etc")),
-            ("/", "/", Some(".")),
-            ("", "/etc", None),
-            ("w", "w/x", None),
-        ] {
-            assert_eq!(seen_from(cwd, path).as_deref(), expected, "{cwd} {path}");
-        }
-    }
+    use super::{is_of, meet, steps_of};
 
     #[test]
     fn a_host_has_its_classes() {

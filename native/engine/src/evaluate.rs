@@ -68,6 +68,8 @@ pub struct Outcome<'a> {
     pub rewritten: Vec<String>,
     /// What shadow rules said: their names, and what.
     pub shadows: Vec<(String, Decision)>,
+    /// Paths of which it has to be known where they lead, before the event can be judged; it blocks until then.
+    pub leading: Vec<String>,
 }
 
 impl Plan {
@@ -75,7 +77,7 @@ impl Plan {
     /// `stop_at_rewrite` up to the first that rewrites, too, for the event is another one from there on.
     ///
     /// # Errors
-    /// `Unable`, where the event has to be judged by the Python engine.
+    /// `Unable`, where the event has to be judged by the Python engine; `Leads`, where it lacks in `links`.
     pub fn opinions(
         &self,
         context: &Context<'_, '_>,
@@ -115,8 +117,11 @@ impl Plan {
     #[must_use]
     pub fn evaluate<'a>(&self, event: Event<'a>, wrapped: bool) -> Outcome<'a> {
         let mut fold = Fold::new(self, event, wrapped);
-        if fold.run().is_err() {
+        if let Err(why) = fold.run() {
             fold.blocked = Some(Decision::block(UNABLE_REASON, UNABLE_POLICY_ID));
+            if why == Unjudged::Leads {
+                fold.leading = Context::new(&fold.event, wrapped).leading();
+            }
         }
         fold.outcome()
     }
@@ -181,7 +186,7 @@ impl Rule {
                 Err(Unjudged::Oversized(what)) => {
                     return Ok(Some(self.cannot(&what, self.oversize, context.event)))
                 }
-                Err(Unjudged::Unable) => return Err(Unjudged::Unable),
+                Err(why @ (Unjudged::Unable | Unjudged::Leads)) => return Err(why),
             },
         };
         if !holds {
@@ -270,6 +275,7 @@ struct Fold<'p, 'a> {
     rewritten: Vec<String>,
     last: usize, // the position of the last rule that rewrote; those before it have not seen what it made
     blocked: Option<Decision>,
+    leading: Vec<String>,
 }
 
 impl<'p, 'a> Fold<'p, 'a> {
@@ -284,6 +290,7 @@ impl<'p, 'a> Fold<'p, 'a> {
             rewritten: Vec::new(),
             last: 0,
             blocked: None,
+            leading: Vec::new(),
         }
     }
 
@@ -398,6 +405,7 @@ impl<'p, 'a> Fold<'p, 'a> {
             args: self.event.args,
             rewritten: self.rewritten,
             shadows: self.shadows,
+            leading: self.leading,
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Which rules an event can concern, found by its action and arguments instead of by asking each rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
 use crate::conditions::Condition;
 use crate::context::Context;
-use crate::fast::Table;
+use crate::detectors::indicator::{Digests, Kind, Mark};
+use crate::fast::{Fast, Table};
 use crate::literals::{Literals, Need};
 use crate::matching::MAX_TEXT;
 use crate::normalise::normal;
@@ -25,6 +28,8 @@ pub enum Key {
     Host(String),
     /// The call leads to a host below this one.
     HostBelow(String),
+    /// The call names one of some indicators.
+    Listed(Arc<Digests>),
     /// A text holds one of some literals.
     Literal(Need),
 }
@@ -37,7 +42,7 @@ impl Key {
             Key::ActionPrefix(_) => 0,
             Key::Action(_) => 1,
             Key::HostBelow(_) | Key::Literal(_) => 2,
-            Key::Arg(..) | Key::Host(_) => 3,
+            Key::Arg(..) | Key::Host(_) | Key::Listed(_) => 3,
         }
     }
 }
@@ -56,6 +61,9 @@ pub struct Index {
     hosts: Table<Places>,
     above: Table<Places>,
     leading: Places, // those that ask where a call leads
+    marks: HashMap<Mark, Places, BuildHasherDefault<Fast>>,
+    kinds: Vec<Kind>, // of the marks, each once
+    listing: Places,  // those that ask for marks
     literals: Literals,
 }
 
@@ -109,12 +117,28 @@ impl Index {
                     put(&mut self.leading, place);
                     self.above.entry(host.clone()).or_default()
                 }
+                Key::Listed(digests) => {
+                    self.list(place, digests);
+                    continue;
+                }
                 Key::Literal(need) => {
                     self.literals.add(place, need);
                     continue;
                 }
             };
             put(places, place);
+        }
+    }
+
+    fn list(&mut self, place: usize, digests: &Digests) {
+        put(&mut self.listing, place);
+        for mark in &digests.marks {
+            put(self.marks.entry(*mark).or_default(), place);
+        }
+        for kind in &digests.kinds {
+            if !self.kinds.contains(kind) {
+                self.kinds.push(*kind);
+            }
         }
     }
 
@@ -182,7 +206,21 @@ impl Index {
         if !between(&self.leading, lo, hi).is_empty() {
             self.leading(context, &mut found);
         }
+        if !between(&self.listing, lo, hi).is_empty() {
+            self.listed(context, &mut found);
+        }
         found
+    }
+
+    fn listed<'i>(&'i self, context: &Context<'_, '_>, found: &mut Vec<&'i [usize]>) {
+        for kind in &self.kinds {
+            let named = context.named(*kind);
+            let places = named.marks.iter().filter_map(|mark| self.marks.get(mark));
+            found.extend(places.map(Vec::as_slice));
+            if named.unable {
+                found.push(&self.listing); // one of them may be for the Python engine
+            }
+        }
     }
 
     fn leading<'i>(&'i self, context: &Context<'_, '_>, found: &mut Vec<&'i [usize]>) {

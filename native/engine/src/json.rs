@@ -1,6 +1,7 @@
 //! Events and outcomes as JSON, for callers that have no values of their own: C, and the conformance vectors.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{json, Map, Value as Json};
@@ -28,6 +29,9 @@ pub struct EventDoc {
     pub wrapped: bool,
     #[serde(default)]
     origins: Vec<OriginDoc>,
+    server_pin: Option<String>,
+    #[serde(default)]
+    links: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -77,11 +81,21 @@ impl EventDoc {
                 Phases::Result => Phase::Result,
             },
             principal: text(&self.principal),
-            parent_principal: None,
             cwd: text(&self.cwd),
             origins: self.origins.iter().map(origin).collect(),
+            server_pin: text(&self.server_pin),
+            links: links_of(&self.links),
         })
     }
+}
+
+/// Where paths lead, as an event holds it.
+#[must_use]
+pub fn links_of(links: &BTreeMap<String, String>) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
+    let pairs = links.iter();
+    pairs
+        .map(|(path, place)| (Cow::from(path), Cow::from(place)))
+        .collect()
 }
 
 fn map(pairs: &Map<String, Json>) -> Result<Value<'_>, String> {
@@ -126,7 +140,7 @@ pub fn json_of(value: &Value<'_>) -> Json {
     }
 }
 
-/// An outcome as JSON; `args` only where something was rewritten.
+/// An outcome as JSON; `args` only where something was rewritten, and `leads` only where that is asked.
 #[must_use]
 pub fn json_of_outcome(outcome: &Outcome<'_>) -> Json {
     let rewritten = !outcome.rewritten.is_empty();
@@ -144,6 +158,9 @@ pub fn json_of_outcome(outcome: &Outcome<'_>) -> Json {
         fields.insert("args".to_owned(), args);
         fields.insert("rewritten".to_owned(), json!(outcome.rewritten));
         fields.insert("shadows".to_owned(), shadows.collect());
+        if !outcome.leading.is_empty() {
+            fields.insert("leads".to_owned(), json!(outcome.leading));
+        }
     }
     body
 }

@@ -26,13 +26,14 @@ pub mod pattern;
 pub mod plan;
 mod prints;
 pub mod rx;
+pub mod touched;
 pub mod value;
 
 /// The version of the contract between this crate and its callers (Python through `PyO3`, C through `capi`).
 ///
 /// It rises with every change that an older caller could misread; a caller that expects another version must
 /// not use the library.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -40,6 +41,6 @@ mod tests {
 
     #[test]
     fn the_contract_has_a_version() {
-        assert_eq!(ABI_VERSION, 3);
+        assert_eq!(ABI_VERSION, 4);
     }
 }

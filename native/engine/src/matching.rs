@@ -26,6 +26,8 @@ pub enum Unjudged {
     Oversized(String),
     /// It needs what this engine has not; the Python engine judges it, whole.
     Unable,
+    /// It needs to know where the paths lead that the event touches (`Context::leading`); whoever asked finds out.
+    Leads,
 }
 
 /// Whether one of several holds; what cannot be judged counts only where no other holds.
@@ -41,7 +43,7 @@ pub fn one_holds<T>(
         match holds(one) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
-            Err(Unjudged::Unable) => return Err(Unjudged::Unable),
+            Err(why @ (Unjudged::Unable | Unjudged::Leads)) => return Err(why),
             Err(why) => unjudged = unjudged.or(Some(why)),
         }
     }

@@ -1,7 +1,7 @@
 //! A plan: the rules of a policy that this engine runs, compiled from JSON that `interlock/native/planner.py` writes.
 //!
 //! ```json
-//! {"format": "interlock-plan", "v": 3, "abi": 3, "rules": [
+//! {"format": "interlock-plan", "v": 4, "abi": 4, "rules": [
 //!   {"at": 0, "id": "fs.destroy", "phase": "call", "shadow": false, "when": CONDITION,
 //!    "verdict": "block", "reason": "one line", "policy_id": "fs.destroy", "attributed_to": "command", "mask": null,
 //!    "flow": null, "oversize": "escalate", "unjudged": "block"}]}
@@ -26,7 +26,7 @@ use crate::ABI_VERSION;
 /// What this engine calls a plan.
 pub const FORMAT: &str = "interlock-plan";
 /// The version of that format.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 /// Bytes of a plan.
 pub const MAX_BYTES: usize = 256 << 20;
 

@@ -1,6 +1,7 @@
 //! What is judged, as borrowed values: an event and the JSON-like values of its arguments.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// One value of an argument. Maps keep the order they were given in.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,12 +74,14 @@ pub struct Event<'a> {
     pub phase: Phase,
     /// Who acts.
     pub principal: Option<Cow<'a, str>>,
-    /// On whose behalf.
-    pub parent_principal: Option<Cow<'a, str>>,
     /// Where a command would run.
     pub cwd: Option<Cow<'a, str>>,
     /// Which tools or principals its values came from.
     pub origins: Vec<Origin<'a>>,
+    /// The pinned listing of the MCP server's tool.
+    pub server_pin: Option<Cow<'a, str>>,
+    /// Where absolute paths and those below `~` lead once each symbolic link is followed, as far as that is known.
+    pub links: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
 impl<'a> Event<'a> {

@@ -1,6 +1,7 @@
 //! A rule that is looked up by its action, arguments or literals says what it says when it is asked every time.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use interlock_engine::context::Context;
 use interlock_engine::evaluate::Saying;
@@ -121,7 +122,8 @@ fn event(dice: &mut Dice) -> Event<'static> {
         ]),
         phase: Phase::Call,
         principal: (dice.roll(2) == 0).then(|| Cow::Owned(dice.text(6))),
-        parent_principal: None,
+        server_pin: None,
+        links: BTreeMap::new(),
         cwd: None,
         origins: Vec::new(),
     }

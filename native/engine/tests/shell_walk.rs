@@ -1,6 +1,7 @@
 //! The walk over a parsed command: what it follows, and that its bounds hold on a small stack.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use interlock_engine::analysis::effects::Intent;
@@ -17,7 +18,8 @@ fn of(command: &str) -> Vec<Intent> {
         args: Value::Map(args),
         phase: Phase::Call,
         principal: None,
-        parent_principal: None,
+        server_pin: None,
+        links: BTreeMap::new(),
         cwd: Some(Cow::Borrowed("/checkout/project")),
         origins: Vec::new(),
     })

@@ -1,6 +1,7 @@
 //! `intents`: what a call would do, for whoever compares the two engines' analysis.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use interlock_engine::analysis::intents as analysis;
 use interlock_engine::value::{Event, Phase};
@@ -30,7 +31,8 @@ pub fn intents(action: &str, args: &Bound<'_, PyDict>, cwd: Option<&str>) -> PyR
         args: values,
         phase: Phase::Call,
         principal: None,
-        parent_principal: None,
+        server_pin: None,
+        links: BTreeMap::new(),
         cwd: cwd.map(Cow::Borrowed),
         origins: Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! `Plan`: the rules of a policy that run natively, asked from Python.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -8,6 +9,8 @@ use interlock_engine::caught::{caught, FAILED};
 use interlock_engine::context::Context;
 use interlock_engine::edits::Edit;
 use interlock_engine::evaluate::{Decision, Opinion, Saying};
+use interlock_engine::json::links_of;
+use interlock_engine::matching::Unjudged;
 use interlock_engine::plan as engine;
 use interlock_engine::value::{Event, Origin, Phase, Value};
 use pyo3::exceptions::PyValueError;
@@ -80,8 +83,10 @@ impl Plan {
     /// What the rules at the positions from `lo` up to `hi` say of an event: None where none says anything, else a
     /// list of (position, Decision) or of (position, (verdict, reason, policy id, attribution, changes)).
     /// `NotImplemented` where the event holds what the native engine cannot judge, or so much text that other threads
-    /// may run meanwhile, in containers that they may change: whoever asked asks again of a copy. Raises: Panicked.
-    #[pyo3(signature = (lo, hi, stop, action, args, result, principal, cwd, origins, /))]
+    /// may run meanwhile, in containers that they may change: whoever asked asks again of a copy. A tuple of paths where
+    /// rules have to know where they lead: whoever asked asks again, with `links` from each of them to its place.
+    /// Raises: Panicked.
+    #[pyo3(signature = (lo, hi, stop, action, args, result, principal, cwd, origins, server_pin, links, /))]
     #[allow(clippy::too_many_arguments)] // the fields of an event, without an object for them on the hot path
     fn opinions<'py>(
         &self,
@@ -95,6 +100,8 @@ impl Plan {
         principal: &Bound<'py, PyAny>,
         cwd: &Bound<'py, PyAny>,
         origins: &Bound<'py, PyAny>,
+        server_pin: &Bound<'py, PyAny>,
+        links: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked {
             py,
@@ -106,6 +113,8 @@ impl Plan {
             principal,
             cwd,
             origins,
+            server_pin,
+            links,
         };
         guarded(|| self.answer(&asked))?
     }
@@ -170,6 +179,8 @@ struct Asked<'o, 'py> {
     principal: &'o Bound<'py, PyAny>,
     cwd: &'o Bound<'py, PyAny>,
     origins: &'o Bound<'py, PyAny>,
+    server_pin: &'o Bound<'py, PyAny>,
+    links: &'o Bound<'py, PyAny>,
 }
 
 impl Plan {
@@ -186,22 +197,38 @@ impl Plan {
         let Some(pairs) = reader.map(dict, 0) else {
             return unable();
         };
-        let owned = read_origins(asked.origins)?;
+        let facts = (read_origins(asked.origins), read_links(asked.links));
+        let (Ok(origins), Ok(links)) = facts else {
+            return unable(); // what they hold is no text
+        };
         let texts = (
             text(asked.action),
             text(asked.principal),
             text(asked.cwd),
+            text(asked.server_pin),
             borrowed(&pairs),
         );
-        let (Ok(Some(action)), Ok(principal), Ok(cwd), Some(values)) = texts else {
+        let (Ok(Some(action)), Ok(principal), Ok(cwd), Ok(pin), Some(values)) = texts else {
             return unable();
         };
-        let phase = if result { Phase::Result } else { Phase::Call };
-        let event = event(action, values, phase, principal, cwd, &owned);
+        let event = Event {
+            action: Cow::Borrowed(action),
+            args: values,
+            phase: if result { Phase::Result } else { Phase::Call },
+            principal: principal.map(Cow::Borrowed),
+            cwd: cwd.map(Cow::Borrowed),
+            origins: origins.iter().map(origin).collect(),
+            server_pin: pin.map(Cow::Borrowed),
+            links: links_of(&links),
+        };
         let (range, stop) = (asked.range, asked.stop);
         let ask = || {
-            self.compiled
-                .opinions(&Context::new(&event, wrapped), range, stop)
+            let context = Context::new(&event, wrapped);
+            let said = self.compiled.opinions(&context, range, stop);
+            said.map_err(|why| match why {
+                Unjudged::Leads => context.leading(),
+                _ => Vec::new(),
+            })
         };
         let said = if reader.size >= ALONE {
             if reader.loose {
@@ -211,8 +238,10 @@ impl Plan {
         } else {
             ask()
         };
-        let Ok(said) = said else {
-            return unable();
+        let said = match said {
+            Ok(said) => said,
+            Err(leading) if leading.is_empty() => return unable(),
+            Err(leading) => return Ok(PyTuple::new(py, leading)?.into_any()),
         };
         if said.is_empty() {
             return Ok(py.None().into_bound(py));
@@ -226,6 +255,7 @@ impl Plan {
             .map(|opinion| self.told(opinion, dict, whole.as_ref(), result));
         Ok(PyList::new(py, told.collect::<PyResult<Vec<_>>>()?)?.into_any())
     }
+
     fn told<'py>(
         &self,
         opinion: Opinion,
@@ -311,26 +341,18 @@ fn read_origins(origins: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     Ok(read)
 }
 
-fn event<'a>(
-    action: &'a str,
-    args: Value<'a>,
-    phase: Phase,
-    principal: Option<&'a str>,
-    cwd: Option<&'a str>,
-    origins: &'a [(String, String)],
-) -> Event<'a> {
-    let origin = |(source, path): &'a (String, String)| Origin {
+/// Where paths lead: nothing of None, else of a dict.
+fn read_links(links: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, String>> {
+    if links.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    links.extract()
+}
+
+fn origin((source, path): &(String, String)) -> Origin<'_> {
+    Origin {
         source: Cow::Borrowed(source),
         path: Cow::Borrowed(path),
-    };
-    Event {
-        action: Cow::Borrowed(action),
-        args,
-        phase,
-        principal: principal.map(Cow::Borrowed),
-        parent_principal: None,
-        cwd: cwd.map(Cow::Borrowed),
-        origins: origins.iter().map(origin).collect(),
     }
 }
 

@@ -230,7 +230,8 @@ mod tests {
             args: Value::Map(args.collect()),
             phase: Phase::Call,
             principal: None,
-            parent_principal: None,
+            server_pin: None,
+            links: std::collections::BTreeMap::new(),
             cwd: Some("/w".into()),
             origins: Vec::new(),
         };

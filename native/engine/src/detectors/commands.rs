@@ -57,29 +57,32 @@ pub type See<'s> = &'s mut dyn FnMut(&str) -> bool;
 /// # Errors
 /// Where a host is for the Python engine to read.
 pub fn hosts_in_command(command: &str, see: See<'_>) -> Result<bool, Unjudged> {
-    let mut words = Words {
-        rest: head(command, LIMIT),
-    };
-    let mut program = None;
-    let mut given: Vec<&str> = Vec::new();
-    loop {
-        match words.next() {
-            Some(Word::Text(text)) if program.is_some() => given.push(text),
-            Some(Word::Text(text)) => program = network_program(text),
-            other => {
-                let before = program.take();
-                if let Some(name) = before {
-                    if !hosts_given(name, &given, see)? {
-                        return Ok(false);
-                    }
-                }
-                given.clear();
-                if other.is_none() {
-                    return Ok(true);
-                }
-            }
+    for (program, given) in segments(head(command, LIMIT), network_program) {
+        if !hosts_given(program, &given, see)? {
+            return Ok(false);
         }
     }
+    Ok(true)
+}
+
+/// Each of the programs that `known` knows, with the words after it up to the end of its simple command.
+pub fn segments<P>(
+    command: &str,
+    known: impl Fn(&str) -> Option<P>,
+) -> impl Iterator<Item = (P, Vec<&str>)> {
+    let mut words = Words { rest: command };
+    std::iter::from_fn(move || {
+        let mut program = None;
+        let mut given = Vec::new();
+        loop {
+            match words.next() {
+                Some(Word::Text(text)) if program.is_some() => given.push(text),
+                Some(Word::Text(text)) => program = known(text),
+                Some(Word::Separator) if program.is_none() => {}
+                Some(Word::Separator) | None => return program.map(|program| (program, given)),
+            }
+        }
+    })
 }
 
 enum Word<'t> {

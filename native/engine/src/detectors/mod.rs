@@ -9,6 +9,7 @@ mod forms;
 pub mod hosts;
 mod ibans;
 pub mod indicator;
+mod installs;
 mod jwt;
 mod marked;
 mod named;
@@ -22,6 +23,7 @@ mod values;
 pub mod walk;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
@@ -51,8 +53,8 @@ pub struct Said {
 pub enum Detector {
     /// A call may reach only the hosts on a list.
     Egress(egress::Allowlist),
-    /// Fires where a call names a host whose digest is listed.
-    Indicator(indicator::Digests),
+    /// Fires where a call names something whose digest is listed.
+    Indicator(Arc<indicator::Digests>),
     /// Masks numbers that name a person or an account.
     Pii {
         /// E-mail addresses too.
@@ -114,7 +116,9 @@ impl Detector {
                 let hosts = strings(params, "allowed_hosts")?;
                 Ok(Self::Egress(egress::Allowlist::new(&hosts)?))
             }
-            "indicator" => indicator::Digests::new(params).map(Self::Indicator),
+            "indicator" => {
+                indicator::Digests::new(params).map(|digests| Self::Indicator(Arc::new(digests)))
+            }
             "pii_redaction" => {
                 let (finds, own) = finds_of(params)?;
                 pii::emails(&own).map(|emails| Self::Pii { emails, finds })
@@ -128,6 +132,15 @@ impl Detector {
         }
     }
 
+    /// The indicators of which an event that it says something of names one; none where it looks for other things.
+    #[must_use]
+    pub fn listed(&self) -> Option<Arc<indicator::Digests>> {
+        match self {
+            Self::Indicator(digests) => Some(Arc::clone(digests)),
+            _ => None,
+        }
+    }
+
     /// What the detector says of an event.
     ///
     /// # Errors
@@ -135,7 +148,7 @@ impl Detector {
     pub fn judge(&self, context: &Context<'_, '_>) -> Result<Option<Said>, Unjudged> {
         match self {
             Self::Egress(allowed) => egress::judge(allowed, context.event),
-            Self::Indicator(digests) => indicator::judge(digests, context.event),
+            Self::Indicator(digests) => indicator::judge(digests, context),
             Self::Pii { emails, finds } => Ok(walk::mask(context, "pii_redaction", &|value| {
                 pii::mask(value, *emails, *finds)
             })),
