@@ -8,7 +8,7 @@ Each step is a stored state and the move out of it, so that after kill -9 a driv
                              who finds one begun without states was not there: the same shares give the same states
                              what is too early for the helper goes on into a begun job, for a while (`early`)
     a collection pends    -> when no report of its interval waits or is taken: close it, store the share request;
-                             in leader_selected, when a batch is full and verified: that one, the eldest first
+                             in leader_selected, when a batch is ready and verified: that one, the eldest first
     a collection is frozen-> send those bytes; seal the leader's own share; ready
                              where the helper holds another batch: repair it, once (`repairing`), and send again
 

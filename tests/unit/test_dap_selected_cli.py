@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import secrets
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from interlock.dap.taskfile import dump_client_task, dump_key, load_client_task
 from interlock.node.cli.main import main
 from interlock.node.setup import make_aggregator
 from interlock.node.storage.dap_tasks import TaskDirectory
-from tests.unit.dap_http import TOKENS, Deployment
+from tests.unit.dap_http import TOKENS, Deployment, wait_until
 
 URLS = ("--leader", "https://dap.acme.example", "--helper", "https://dap.globex.example")
 TRIAL = ("--members", "none", "--batch-mode", "leader-selected", "--length", "4")
@@ -198,6 +199,20 @@ def test_a_result_that_could_not_be_told_is_not_taken(
         with contextlib.suppress(BrokenPipeError):
             assert collected(tmp_path, files) != EXIT_OK
     assert collected(tmp_path, files) == EXIT_OK, "it is there still"
+
+
+def test_a_batch_of_which_the_two_hold_too_little_alike_is_told_and_another_may_be_asked_for(
+    tmp_path: Path, files: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted(tmp_path, "acme", "globex", "initech")
+    with contextlib.closing(sqlite3.connect(tmp_path / "helper.db", timeout=20)) as helper:
+        wait_until(lambda: helper.execute("SELECT sum(count) FROM accumulators").fetchone() == (3,))
+        helper.execute("UPDATE accumulators SET count = 9")
+        helper.commit()
+    assert collected(tmp_path, files) == EXIT_REFUSED
+    told = capsys.readouterr().err
+    assert "the leader's next batch: has fewer than the 3 valid reports" in told
+    assert "ask again for another" in told
 
 
 @pytest.mark.parametrize("words", [("--first", 3), ("--epochs", 2), ("--running",)])

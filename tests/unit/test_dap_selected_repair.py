@@ -16,7 +16,13 @@ from interlock.dap.batches import query_for, selector_for
 from interlock.dap.collector import Collected, Pending
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.fates import Standing, Step
-from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, AggregationJobResp, CollectionJobReq
+from interlock.dap.jobs import (
+    AggregateShareReq,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    BatchSelector,
+    CollectionJobReq,
+)
 from interlock.dap.messages import LEADER_SELECTED, BatchId, Interval, Report
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.problems import DapProblem, ProblemType
@@ -350,6 +356,26 @@ def spent_into(world: World, extensions: tuple[Any, ...]) -> list[ReportError | 
     body = AggregationJobInitReq(0, b"", extensions, tuple(reversed(inits))).encode()
     answer = world.helper.process_aggregation_init(world.task.task_id, body)
     return [response.error for response in AggregationJobResp.decode(answer.body).responses]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [BatchSelector(2, b""), BatchSelector(2, b"b" * 31), BatchSelector(1, Interval(5, 1).encode())],
+)
+def test_a_repair_of_what_is_no_batch_of_the_task_is_refused(world: World, selector: BatchSelector) -> None:
+    filled(world)
+    body = RepairReq(CollectionJobReq(query_for(None)), selector, by_id(parts(world)[:3])).encode()
+    with refusal(ProblemType.INVALID_MESSAGE):
+        world.helper.process_repair(world.task.task_id, body)
+    assert records(world) == [[], []]
+
+
+def test_a_repair_of_a_batch_that_is_not_there_closes_none(world: World) -> None:
+    filled(world)
+    with refusal(ProblemType.INVALID_BATCH_SIZE):
+        repair(world, parts(world), BatchId(b"n" * 32))
+    assert records(world) == [[], []]
+    assert taken_batch(world).report_count == SIZE
 
 
 # a helper that lies about what it holds

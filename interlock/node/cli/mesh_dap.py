@@ -285,7 +285,7 @@ def _refused(e: DapProblem, task: Task, interval: Interval | None) -> InterlockE
         return TooFewReports(
             f"has fewer than the {task.config.min_batch_size} valid reports that the task needs in a batch",
             where=where,
-            fix="ask for more epochs at once",
+            fix="ask for more epochs at once" if interval is not None else "ask again for another",
         )
     if e.kind is ProblemType.BATCH_OVERLAP:
         told = (
