@@ -32,8 +32,8 @@ _SHELL_PREFIXES: Final = (
 _PAGER: Final = ("PAGER", "DPKG_PAGER", "LESS", "VISUAL", "EDITOR")
 # Programs that others run by their name alone: scripts (zcat, egrep), and what shows its output page by page.
 _HELPERS: Final = (
-    "basename", "bash", "bzip2", "cat", "diff", "env", "grep", "gzip", "less", "ls", "more", "pager", "sed", "sh",
-    "sort", "xz", "zstd",
+    "basename", "bash", "bzip2", "cat", "cmp", "compress", "diff", "env", "grep", "gunzip", "gzip", "less", "ls",
+    "lzip", "lzma", "lzop", "more", "pager", "sed", "sh", "sort", "xz", "zstd",
 )  # fmt: skip
 # Files (from the home directory) by which a program executes others, beside variables that name a pager.
 _FILES: Final = {
@@ -41,6 +41,8 @@ _FILES: Final = {
     "pager": (),
     "rpm": (".rpmmacros", ".rpmrc", ".popt", ".config/rpm", ".config/popt"),
 }
+# Variables by which a program gets options, or other input, that the command does not show.
+_VARIABLES: Final = {"rg": ("RIPGREP_CONFIG_PATH",), "tar": ("RSH", "TAPE", "TAR_OPTIONS")}
 # Sections and names of git's configuration by which git runs other programs, or reads a file that does.
 # More than one section may stand in a line. A URL with a password is a secret that `git remote -v` prints.
 _GIT_RUNS: Final = re.compile(
@@ -112,8 +114,8 @@ class FileResolver:
         if settings == "shell":
             odd = any(n in _SHELL or n.startswith(_SHELL_PREFIXES) for n in self._environ)
             return not odd and not any(_within(self.program(n) or "", directory) for n in _HELPERS)
-        if settings == "rg":
-            return "RIPGREP_CONFIG_PATH" not in self._environ
+        if settings in _VARIABLES:
+            return not any(name in self._environ for name in _VARIABLES[settings])
         if settings in _FILES:
             variables = any(n.endswith("PAGER") or n in _PAGER or n.startswith("BAT_") for n in self._environ)
             home = self._environ.get("HOME", "/")

@@ -262,6 +262,8 @@ ELSEWHERE = [
     "cat //etc/passwd",
     "cat /checkout/tree/../x",
     "cat /checkout/treetop/x",
+    "sysctl -n /../../etc/passwd",
+    "sysctl net/../../../etc/passwd",
 ]
 # Found by an attack on the proofs; each stands for a kind.
 ONCE_PROVEN = [

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from interlock.engine.analysis.grammar import UNBOUNDED, Harmless, Level, like
+from interlock.engine.analysis.grammar import UNBOUNDED, Condition, Effect, Harmless, Level, like
 from interlock.engine.analysis.values import UNKNOWN, Arg, without_marks
 
 __all__ = ["misfit", "prints_exactly"]
@@ -72,7 +72,7 @@ def _level_misfit(level: Level, h: Harmless, scan: _Scan, asked: Callable[[str],
             return "a subcommand that is not known"
     elif not h.least <= len(texts) <= h.operands or (h.like and not all(like(t, h.like) for t in texts)):
         return "operands that are not known to be harmless"
-    if any(_several(a) for a in scan.operands) and _counted(level, h, scan.operands):
+    if any(_several(a) for a in scan.operands) and _counted(level, h, scan.operands, given):
         return "names where it matters how many there are"
     if h.unlike and not h.arguments and not all(a.known for a in scan.operands) and not _reads(level):
         return "an argument that may do harm"
@@ -229,10 +229,17 @@ def _several(arg: Arg) -> bool:
     return arg.glob or not arg.known
 
 
-def _counted(level: Level, h: Harmless, operands: Sequence[Arg]) -> bool:
+def _counted(level: Level, h: Harmless, operands: Sequence[Arg], given: Collection[str]) -> bool:
     """Whether it matters how many names there are: there is a bound, or the first operand is no path."""
-    placed = any(one not in ("all", "stdin") and one[0] != "-" for effect in level.effects for one in effect.of)
+    effects = [e for e in level.effects if not _is_off(e, given)]
+    placed = any(one not in ("all", "stdin") and one[0] != "-" for effect in effects for one in effect.of)
     return h.operands < UNBOUNDED or bool(h.like) or (placed and _several(operands[0]))
+
+
+def _is_off(effect: Effect, given: Collection[str]) -> bool:
+    """Whether one of the options is given without which alone there is the effect."""
+    unless = effect.unless
+    return unless is not None and unless == Condition(any=unless.any) and any(name in given for name in unless.any)
 
 
 def _is_option(arg: Arg, h: Harmless) -> bool:

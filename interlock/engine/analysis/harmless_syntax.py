@@ -55,6 +55,12 @@ _TIED: Final = frozenset({
     "dirstack", "history", "historywords", "nameddirs", "userdirs", "signals", "builtins", "reswords",
 })  # fmt: skip
 _SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|COLUMNS|LINES|NO_COLOR|CLICOLOR")
+# Names in capitals that no shell and no program gives a meaning to.
+_WORDS: Final = frozenset({
+    "COUNT", "DATE", "DAY", "DIR", "DIRS", "FILE", "FILES", "FOLDER", "FOLDERS", "INDEX", "INPUT", "LIST", "MONTH",
+    "NAME", "NAMES", "NOW", "NUM", "NUMBER", "OS", "OUT", "OUTPUT", "RESULT", "RESULTS", "SIZE", "STAMP", "TEXT",
+    "TIMESTAMP", "TODAY", "TOTAL", "VALUE", "VALUES", "VERSION", "YEAR",
+})  # fmt: skip
 _OPS: Final = frozenset({"", "len", "-", ":-", "+", ":+", "#", "##", "%", "%%", "^", "^^", ",", ",,"})
 _INPUTS: Final = frozenset({"<", "<<", "<<<", "<&"})
 _OUTPUTS: Final = frozenset({">", ">>", ">&", "&>", "&>>", ">|"})
@@ -255,7 +261,7 @@ class _Forms:
 
 def settable(name: str) -> bool:
     """Whether a variable of this name means nothing to any program or shell."""
-    return bool(_SETTABLE.fullmatch(name)) and name not in _TIED
+    return name in _WORDS or (bool(_SETTABLE.fullmatch(name)) and name not in _TIED)
 
 
 def _first(reasons: Iterable[str]) -> str:
