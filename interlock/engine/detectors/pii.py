@@ -7,6 +7,7 @@ Numbers may be written with spaces or hyphens. Time is linear in the text.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from bisect import bisect_right
@@ -37,11 +38,15 @@ _SSN_AREA: Final = 3  # digits before that sign
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
 _TWICE: Final = [sum(divmod(2 * d, 10)) for d in range(10)]  # twice a digit, its digits added up
 _DOUBLED: Final = {str(d): twice for d, twice in enumerate(_TWICE)}
-_VALUES: Final = bytes(max(byte - 48, 0) for byte in range(256))
-_TWICE_VALUES: Final = bytes(_TWICE[byte] if byte < 10 else 0 for byte in range(256))
-_NO_BRAND: Final = frozenset("01789")  # first digits of no card
+_VALUES: Final = bytes(byte - 48 if byte in b"0123456789" else 0 for byte in range(256))
+_TWICE_VALUES: Final = bytes(_TWICE[value] for value in _VALUES)
+_MAY_BEGIN: Final = bytes(byte in b"23456" for byte in range(256))  # first digits of a card
+_IS_TENS: Final = bytes(byte % 10 == 0 for byte in range(256))
 _SHORTEST: Final = 13  # digits of a card
 _LONGEST: Final = 19
+_LEAST: Final = 4  # digits of each group but a card's last
+_ZEROS: Final = 24  # that stand between two runs: no group and no card is as long
+_BETWEEN: Final = " " + "0" * _ZEROS + " "
 _IBAN_LENGTHS: Final = {
     country: size
     for size, countries in {
@@ -77,9 +82,22 @@ _AS_WORDS: Final = bytes(ord(" ") if c == ord(" ") else ord("a") for c in range(
 _COUNTRIES: Final = {country.encode(): size for country, size in _IBAN_LENGTHS.items()}
 _LETTERS: Final = tuple((bytes([code]), str(code - 55).encode()) for code in range(65, 91))  # A is 10
 _ENDS: Final = ord("b")
+_IS_ENDS: Final = bytes(c == _ENDS for c in range(256))
 _HEAD: Final = 4  # signs of an IBAN that are counted last
-_TURN: Final = 1 << 11  # IBANs that may be, in one turn
+_TURN: Final = 1 << 11  # of what may be an IBAN or a card, so many in one turn
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
+
+
+class _Plain(dict[int, str]):
+    """What stands for each sign of a run of digits: a digit for those of any alphabet, a blank between groups."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        self[code] = str(int(sign)) if sign.isdecimal() else " "
+        return self[code]
+
+
+_PLAIN: Final = _Plain()
 
 
 def redacted_pii(text: str, *, emails: bool = False, most: int = MOST_FINDS) -> tuple[str, list[str]]:
@@ -107,7 +125,7 @@ def redacted_pii(text: str, *, emails: bool = False, most: int = MOST_FINDS) -> 
 def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
     if _DIGIT.search(text):
         text = _ibans(text, put) if _MAY_BE_IBAN.search(text) else text
-        text = _DIGITS.sub(lambda m: _cards(m.group(), put), text)
+        text = _cards(text, put)
         text = _ssns(text, put)
     if emails and "@" in text:
         text = _EMAIL.sub(lambda m: put("EMAIL"), text)
@@ -192,61 +210,77 @@ def _ssns(text: str, put: Callable[[str], str]) -> str:
     return "".join([*out, text[copied:]])
 
 
-def _cards(run: str, put: Callable[[str], str]) -> str:
-    """A run of digit groups with the cards in it masked; a card begins and ends where a group does."""
-    parts = _GROUP.findall(run)
-    digits = "".join(parts)
-    if len(digits) < _SHORTEST:
-        return run
-    cards = _found(digits, list(map(len, parts)))
-    if not cards:
-        return run
-    groups = [m.span() for m in _GROUP.finditer(run)]
+def _cards(text: str, put: Callable[[str], str]) -> str:
+    """The text with the cards in it masked; a card begins and ends where a group of a run of digits does."""
+    joined = _spaced(_BETWEEN.join([run for run in _DIGITS.findall(text) if len(run) >= _SHORTEST])).encode()
+    begun = (b" " + joined).translate(_AS_WORDS).replace(b" a", b"b").translate(_IS_ENDS)
+    digits = joined.replace(b" ", b"")
+    runs: list[re.Match[str]] = []
+    run_at: list[int] = []
     out: list[str] = []
-    copied = 0
-    for first, last in cards:
-        out += [run[copied : groups[first][0]], put("CREDIT_CARD")]
-        copied = groups[last][1]
-    return "".join([*out, run[copied:]])
-
-
-def _found(digits: str, sizes: list[int]) -> list[tuple[int, int]]:
-    """The first and the last group of each card in a run; of those that begin with a group the longest."""
-    ends = list(itertools.accumulate(sizes))
-    begins = [0, *ends[:-1]]
-    # only the last group of a card may be short
-    short = [k for k, size in enumerate(sizes) if size < 4] if min(sizes) < 4 else []
-    short.append(len(ends) - 1)
-    sums = _luhn_sums(digits)
-    cards: list[tuple[int, int]] = []
-    past = reach = nearest = 0
-    for first, begin in enumerate(begins):
-        if digits[begin] in _NO_BRAND or first < past:
+    copied = free = 0
+    for begin, end in _of_luhn(digits, begun, joined):
+        if begin < free or not _is_brand(digits, begin, end) or not _is_grouped(begun, begin, end):
             continue
-        longest = begin + _LONGEST
-        while ends[reach] <= longest and reach < short[-1]:
-            reach += 1
-        while short[nearest] < first:
-            nearest += 1
-        last = reach if reach < short[nearest] else short[nearest]
-        while last >= first and (end := ends[last]) - begin >= _SHORTEST:
-            summed = sums[end % 2 == 0]  # of a card's digits the last stands as it is, the one before it is doubled
-            if end <= longest and (summed[end] - summed[begin]) % 10 == 0 and _is_card(digits[begin:end]):
-                cards.append((first, last))
-                past = last + 1
-                break
-            last -= 1
-    return cards
+        if not runs:
+            runs = [run for run in _DIGITS.finditer(text) if run.end() - run.start() >= _SHORTEST]
+            sizes = (len(run) - run.count(b" ") for run in joined.split(_BETWEEN.encode()))
+            run_at = list(itertools.accumulate(map(_ZEROS.__add__, sizes), initial=0))
+        held = bisect_right(run_at, begin) - 1
+        first, last = (_place(runs[held], digit - run_at[held]) for digit in (begin, end - 1))
+        out += [text[copied:first], put("CREDIT_CARD")]
+        copied, free = last + 1, end
+    return "".join([*out, text[copied:]])
 
 
-def _luhn_sums(digits: str) -> tuple[list[int], list[int]]:
-    """For each count of leading digits their sum with every second one doubled: those at odd, at even places."""
-    ascii_digits = digits if digits.isascii() else "".join([str(int(c)) for c in digits])
-    plain = ascii_digits.encode().translate(_VALUES)
-    twice = plain.translate(_TWICE_VALUES)
-    odd, even = bytearray(plain), bytearray(twice)
-    odd[1::2], even[1::2] = twice[1::2], plain[1::2]
-    return list(itertools.accumulate(odd, initial=0)), list(itertools.accumulate(even, initial=0))
+def _place(run: re.Match[str], digit: int) -> int:
+    """Where in the text a digit of a run stands."""
+    for group in _GROUP.finditer(run.group()):
+        if digit < group.end() - group.start():
+            return run.start() + group.start() + digit
+        digit -= group.end() - group.start()
+    return run.end()
+
+
+def _spaced(runs: str) -> str:
+    """Runs of digits with one blank between two groups."""
+    runs = runs.replace("-", " ") if runs.isascii() else runs.translate(_PLAIN)
+    return runs.replace("  ", " ")
+
+
+def _of_luhn(digits: bytes, begun: bytes, joined: bytes) -> list[tuple[int, int]]:
+    """The parts of whole groups that pass the Luhn check and are as long as a card, of each begin the longest first.
+
+    The sums of all parts of one length are added up at once, in the bytes of one number: none is larger than 171.
+    """
+    ended = (joined + b" ").translate(_AS_WORDS).replace(b"a ", b"b").translate(_IS_ENDS)
+    plain, twice, branded = (
+        int.from_bytes(digits.translate(table), "little") for table in (_VALUES, _TWICE_VALUES, _MAY_BEGIN)
+    )
+    begins, ends = int.from_bytes(begun, "little") & branded, int.from_bytes(ended, "little")
+    found: list[int] = []
+    summed = 0
+    for size in range(1, _LONGEST + 1):  # of a card's digits the last stands as it is, the one before it is doubled
+        summed = (summed >> 8) + (plain if size % 2 else twice)
+        if size < _SHORTEST or not (whole := begins & (ends >> 8 * (size - 1))):
+            continue
+        tens = summed.to_bytes(len(digits) + 1, "little").translate(_IS_TENS)
+        held = (whole & int.from_bytes(tens, "little")).to_bytes(len(digits) + 1, "little")
+        found += [(at.start() << 5) - size for at in re.finditer(b"\1", held)]
+    return [((code + 31) >> 5, ((code + 31) >> 5) + (-code & 31)) for code in sorted(found)]
+
+
+def _is_brand(digits: bytes, begin: int, end: int) -> bool:
+    return end - begin in _sizes(digits[begin : begin + _LEAST])
+
+
+def _is_grouped(begun: bytes, begin: int, end: int) -> bool:
+    """Whether each group of a part but the last has so many digits that it is no table of small numbers."""
+    while (after := begun.find(1, begin + 1, end)) >= 0:
+        if after - begin < _LEAST:
+            return False
+        begin = after
+    return True
 
 
 def _is_card(digits: str) -> bool:
@@ -254,6 +288,12 @@ def _is_card(digits: str) -> bool:
         return False
     plain = digits if digits.isascii() else "".join(str(int(c)) for c in digits)
     return len(plain) in _lengths(plain) and _luhn(plain)
+
+
+@functools.cache
+def _sizes(four: bytes) -> tuple[int, ...]:
+    """The lengths of a card that begins with these digits, the longest first."""
+    return _lengths(four.decode())[::-1]
 
 
 def _lengths(plain: str) -> tuple[int, ...]:

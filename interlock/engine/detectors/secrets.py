@@ -15,7 +15,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from interlock.engine.decision import Decision
@@ -48,6 +48,8 @@ _CURL_REACH: Final = 160  # characters of one command between "curl" and the opt
 _COMMAND_END: Final = re.compile(r"[\n|;]")
 _COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
 _WORDS_LONG: Final = re.compile(r"[^\t-\r\x1c-\x20\"',]{15,}")  # of a form's match so much has none of these
+_LONG: Final = 1 << 12  # characters of a text in which one sign is found many times as quickly as a literal
+_SIGNS: Final = frozenset("".join(literal for form in FORMS for literal in form.literals))
 # A JWT from its second part on; what is no part of one; and where its first part may begin
 _JWT_PARTS: Final = re.compile(r"\.eyJ[\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])")
 _NO_PART: Final = re.compile(r"[^\w-]+")
@@ -137,10 +139,18 @@ def _redacted(text: str, put: Put) -> str:
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
     words = " ".join(_WORDS_LONG.findall(text))
-    for form in FORMS if words else ():
+    for form in _possible(words):
         if any(literal in words for literal in form.literals):
             text = _replaced(text, form, put)
     return _named(text, put)
+
+
+def _possible(words: str) -> Iterable[Form]:
+    """The forms of which a literal may stand in a text: of a long one, those with each of a literal's signs."""
+    if len(words) < _LONG:
+        return FORMS if words else ()
+    signs = {sign for sign in _SIGNS if sign in words}
+    return [form for form in FORMS if any(signs.issuperset(literal) for literal in form.literals)]
 
 
 def _replaced(text: str, form: Form, put: Put) -> str:
