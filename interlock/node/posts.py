@@ -1,10 +1,10 @@
-"""POST requests of one path in few steps, for a role that takes thousands of them a second.
+"""POST requests of some paths in few steps, for a role that takes thousands of them a second, or large ones.
 
-The general way (h11, an ASGI scope, a task) costs more than all that a log does with an entry. So a connection whose
-parser is at rest looks at what comes: a request to just that path, in its plainest form, is answered from here, and
-everything else goes the general way, byte for byte. The plainest form is HTTP/1.1 with one Host, one Content-Length
-within the limit, no field but those of PLAIN, each at most once, and no more than MAX_HEAD bytes before the body. What
-is not recognised at once is therefore never taken for something else: h11 decides on it.
+The general way (h11, an ASGI scope, a task) costs more than all that a log does with an entry, and it copies a body
+four times. So a connection whose parser is at rest looks at what comes: a request that the role takes, in its plainest
+form, is answered from here, and everything else goes the general way, byte for byte. The plainest form is HTTP/1.1 with
+one Host, one Content-Length within the limit, no field but those of PLAIN, each at most once, and no more than MAX_HEAD
+bytes before the body. What is not recognised at once is therefore never taken for something else: h11 decides on it.
 
 Both ways check the same and answer the same, for the role gives them the same functions.
 """
@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 
 from interlock.base.errors import InterlockError
 
-__all__ = ["Posts", "protocol_of"]
+__all__ = ["Begin", "Head", "Posts", "protocol_of"]
 
 logger = logging.getLogger("interlock.serve")
 
@@ -48,27 +48,40 @@ _HEAD: Final = re.compile(rb"POST (/[!-~]*) HTTP/1\.1\r\n((?:[!-~][ -~]*\r\n){1,
 _LENGTH: Final = re.compile(rb"[1-9][0-9]{0,8}")
 
 
+_Bringing = asyncio.Future[bytes] | asyncio.Future[Response]
+Begin = Callable[[bytes], _Bringing]  # the body -> what brings the answer
+
+
+class Head(NamedTuple):
+    """What a request says before its body: where it goes, and two of its fields."""
+
+    path: str
+    authorization: str | None
+    content_type: str
+
+
 @dataclass(frozen=True)
 class Posts:
-    """What a role does with the POSTs of a path whose bodies have from 1 to `limit` bytes.
+    """What a role does with POSTs whose bodies have from 1 to `limit` bytes.
 
-    `begin` gets the Authorization field and the body, and brings the answer's body; it may raise, and so may what it
-    brings: `refused` makes the answer of an InterlockError. `fields` are the header fields of a good answer.
+    `take` gets a request's head, before its body is waited for, and says what begins with the body. Where it says None
+    the request goes the general way: so does one that is refused for its head. What was begun brings the answer: a
+    body, for which `fields` are the header fields, or a whole response. It may raise, and so may what it brings:
+    `refused` makes the answer of an InterlockError.
     """
 
-    path: bytes
+    take: Callable[[Head], Begin | None]
     limit: int
-    begin: Callable[[str | None, bytes], asyncio.Future[bytes]]
     refused: Callable[[InterlockError], Response]
-    fields: tuple[tuple[bytes, bytes], ...]
+    fields: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class _Plain(NamedTuple):
-    """A request in its plainest form: where its body begins and ends, and who asks."""
+    """A request in its plainest form: where its body begins and ends, and what to do with it."""
 
     start: int
     end: int
-    authorization: str | None
+    begin: Begin
 
 
 def protocol_of(app: ASGIApp, body_s: float) -> type[H11Protocol]:
@@ -94,9 +107,11 @@ class _PostsProtocol(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._fresh = self.conn.states  # where h11 begins, and comes back to after each request
-        self._answer: asyncio.Future[bytes] | None = None  # of the request that is under way here
-        self._held = bytearray()  # a request whose body is not whole, or what came while one is under way
-        self._need = 0  # bytes of that request
+        self._answer: _Bringing | None = None  # of the request that is under way here
+        self._coming: _Plain | None = None  # a request whose body is not whole
+        self._parts: list[bytes] = []  # what came of it
+        self._size = 0  # of that, in bytes
+        self._held = bytearray()  # what came while a request is under way
         self._ending = False  # the server stops
         self._last = 0.0  # when something came or went
         self._idle: asyncio.TimerHandle | None = None
@@ -107,10 +122,8 @@ class _PostsProtocol(H11Protocol):
         if self._answer is not None:
             self._held += data
             self.flow.pause_reading()
-        elif self._held:
-            self._held += data
-            if len(self._held) >= self._need:
-                self._take(self._released())
+        elif self._coming is not None:
+            self._came(self._coming, data)
         elif self._at_rest():
             self._take(data)
         else:
@@ -140,14 +153,25 @@ class _PostsProtocol(H11Protocol):
         found = _plain(data, self.posts)
         if found is None:
             super().data_received(data)
-        elif len(data) < found.end:
-            self._held += data
-            self._need = found.end
+            return
+        if len(data) < found.end:
+            self._coming = found
             self._late = self.loop.call_later(self.body_s, self._give_over)
-        else:
-            self._held += data[found.end :]
-            self._unset_keepalive_if_required()
-            self._begin(found.authorization, data[found.start : found.end])
+        self._came(found, data)
+
+    def _came(self, found: _Plain, data: bytes) -> None:
+        """More of a request; once it is whole, it begins."""
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < found.end:
+            return
+        over = self._size - found.end  # of the request that comes next
+        body = _between(self._parts, found.start, over)
+        self._forget()
+        if over:
+            self._held += data[len(data) - over :]
+        self._unset_keepalive_if_required()
+        self._begin(found.begin, body)
 
     def _give_over(self) -> None:
         """A body that did not come in time is for h11 to wait for and to refuse."""
@@ -155,32 +179,40 @@ class _PostsProtocol(H11Protocol):
 
     def _released(self) -> bytes:
         """What was held, which is not any more."""
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-        held = bytes(self._held)
+        held = b"".join([*self._parts, self._held])
+        self._forget()
         self._held.clear()
         return held
 
-    def _begin(self, authorization: str | None, body: bytes) -> None:
+    def _forget(self) -> None:
+        """Wait for no body any more."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        self._coming, self._size = None, 0
+        self._parts.clear()
+
+    def _begin(self, begin: Begin, body: bytes) -> None:
         try:
-            answer = self.posts.begin(authorization, body)
+            answer = begin(body)
         except Exception as e:  # noqa: BLE001 - whatever it is, this request is answered and the server goes on
             self._refuse(e)
         else:
             self._answer = answer
             answer.add_done_callback(self._done)
 
-    def _done(self, answer: asyncio.Future[bytes]) -> None:
+    def _done(self, answer: asyncio.Future[Any]) -> None:
         self._answer = None
         if answer.cancelled():
             self.transport.close()
             return
         trouble = answer.exception()
-        if trouble is None:
-            self._write(200, self.posts.fields, answer.result())
-        else:
+        if trouble is not None:
             self._refuse(trouble)
+        elif isinstance(found := answer.result(), Response):
+            self._send(found)
+        else:
+            self._write(200, self.posts.fields, found)
 
     def _refuse(self, trouble: BaseException) -> None:
         if isinstance(trouble, InterlockError):
@@ -189,6 +221,9 @@ class _PostsProtocol(H11Protocol):
             logger.error("a request failed", exc_info=trouble)
             self._ending = True  # as uvicorn has it: whoever met with a fault of ours begins anew
             response = PlainTextResponse("Internal Server Error", status_code=500)
+        self._send(response)
+
+    def _send(self, response: Response) -> None:
         fields = [row for row in response.raw_headers if row[0] != b"content-length"]
         self._write(response.status_code, fields, bytes(response.body))
 
@@ -220,7 +255,8 @@ class _PostsProtocol(H11Protocol):
 
     def _close_idle(self) -> None:
         """One timer a connection, which looks at the time when it goes off, and not one for each request."""
-        at_rest = self._answer is None and not self._held and self._at_rest() and self.timeout_keep_alive_task is None
+        busy = self._answer is not None or self._coming is not None or bool(self._held)
+        at_rest = not busy and self._at_rest() and self.timeout_keep_alive_task is None
         left = self._last + self.timeout_keep_alive - self.loop.time() if at_rest else self.timeout_keep_alive
         if left <= 0:
             self.transport.close()
@@ -229,9 +265,9 @@ class _PostsProtocol(H11Protocol):
 
 
 def _plain(data: bytes, posts: Posts) -> _Plain | None:
-    """The request to the path that `data` begins with, if it has the plainest form; its body may not be whole yet."""
+    """The request that `data` begins with, if it has the plainest form and the role takes it; its body may be late."""
     head = _HEAD.match(data, 0, MAX_HEAD)
-    if head is None or head[1] != posts.path:
+    if head is None:
         return None
     fields: dict[bytes, bytes] = {}
     for line in head[2].split(b"\r\n")[:-1]:
@@ -247,4 +283,14 @@ def _plain(data: bytes, posts: Posts) -> _Plain | None:
         return None
     authorization = fields.get(b"authorization")
     told = None if authorization is None else authorization.decode("ascii")
-    return _Plain(head.end(), head.end() + int(length), told)
+    kind = fields.get(b"content-type", b"").decode("ascii")
+    begin = posts.take(Head(head[1].decode("ascii"), told, kind))
+    return None if begin is None else _Plain(head.end(), head.end() + int(length), begin)
+
+
+def _between(parts: list[bytes], start: int, over: int) -> bytes:
+    """The bytes from `start` on of all parts, but for the last `over`; the first and the last part reach that far."""
+    views = [memoryview(part) for part in parts]
+    views[-1] = views[-1][: len(views[-1]) - over]
+    views[0] = views[0][start:]
+    return b"".join(views)

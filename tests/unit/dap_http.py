@@ -22,7 +22,9 @@ from interlock.dap.leader import Leader
 from interlock.dap.messages import TIME_INTERVAL, Interval, Report
 from interlock.dap.shares import HpkeKey, KeyRing, new_key
 from interlock.dap.task import AggregatorTask, Task, task_of, verify_key_of
+from interlock.node.http import BODY_S
 from interlock.node.parties import HttpExchange
+from interlock.node.posts import protocol_of
 from interlock.node.roles.aggregate import helper_app, leader_app
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
@@ -47,7 +49,8 @@ def free_socket() -> socket.socket:
 
 @contextlib.contextmanager
 def serving(app: ASGIApp, sock: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
+    http = protocol_of(app, BODY_S)
+    server = uvicorn.Server(uvicorn.Config(app, http=http, log_config=None, access_log=False, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from interlock.base.clock import SystemClock
 from interlock.base.fetch import TooLarge, Unreachable, http_client
@@ -21,6 +24,7 @@ from interlock.dap.messages import HpkeConfigList, Interval, media_type
 from interlock.dap.problems import ProblemType, problem_type, to_b64url
 from interlock.dap.repair import REPAIRS, JobPart, RepairReq
 from interlock.dap.transport import Reply
+from interlock.node.http import body_of
 from interlock.node.parties import HttpExchange
 from interlock.node.roles import aggregate
 from tests.unit.dap_http import TOKENS, Deployment, free_socket, serving, table
@@ -70,6 +74,36 @@ def test_keys_are_for_anyone_and_may_be_cached(deployment: Deployment, http: htt
         assert response.headers["content-type"] == "application/ppm-dap;message=hpke-config-list"
         assert response.headers["cache-control"] == "max-age=43200"
         assert len(HpkeConfigList.decode(response.content).configs) == 1
+
+
+def test_what_goes_the_short_way_is_answered_as_the_general_way_answers_it(
+    deployment: Deployment, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, general = deployment.task, list[bytes]()
+
+    async def counted(request: Request, limit: int) -> bytes:
+        general.append(await body_of(request, limit))
+        return general[-1]
+
+    monkeypatch.setattr(aggregate, "body_of", counted)
+    report = deployment.report(bits(0)).encode()
+    uploads, jobs = task.leader_resource("reports"), task.helper_resource("aggregation_jobs")
+    elsewhere = uploads.replace(to_b64url(task.task_id), to_b64url(b"?" * 32))
+    refused = [(uploads, "upload-req", "collector", report), (jobs, "aggregation-job-init-req", "acme", b"?")]
+    refused += [(uploads, "aggregation-job-init-req", "acme", report), (jobs, "upload-req", "leader", b"?")]
+    taken = [(uploads, "upload-req", "globex", body) for body in (report, report[:-1], b"?", report * 3)]
+    taken += [(elsewhere, "upload-req", "acme", report), (jobs, "aggregation-job-init-req", "leader", b"?" * 70_000)]
+    for url, message, name, body in refused + taken:
+        before = len(general)
+        first = http.post(url, headers=typed(message, name), content=body)
+        short = len(general) == before
+        second = http.post(url, headers={**typed(message, name), "x-way": "general"}, content=body)
+        assert (first.status_code, first.content) == (second.status_code, second.content)
+        fields = [{k: v for k, v in found.headers.items() if k != "date"} for found in (first, second)]
+        assert fields[0] == fields[1]
+        if (url, message, name, body) in taken:
+            assert short, "and nothing was read the general way"
+            assert len(general) == before + 1
 
 
 def test_without_the_right_token_nothing_is_done(deployment: Deployment, http: httpx.Client) -> None:
@@ -151,12 +185,17 @@ def test_a_continuation_is_one_step_too_far(deployment: Deployment, http: httpx.
     assert (bad_job.status_code, problem_type(bad_job.content)) == (400, ProblemType.INVALID_MESSAGE)
 
 
-def test_a_body_over_the_cap_is_refused(
+def test_a_body_over_the_cap_is_refused_by_its_announced_length_and_by_what_comes(
     deployment: Deployment, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aggregate, "BODY_LIMIT", 100)
     url = deployment.task.leader_resource("reports")
-    response = http.post(url, headers=typed("upload-req", "acme"), content=bytes(101))
+    where = urlsplit(url)
+    fields = {"host": "h", **typed("upload-req", "acme"), "content-length": str(aggregate.BODY_LIMIT + 1)}
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as sock:
+        sock.sendall("\r\n".join([f"POST {where.path} HTTP/1.1", *map(": ".join, fields.items()), "", "?"]).encode())
+        assert sock.recv(1 << 16).startswith(b"HTTP/1.1 413 "), "before all of it came"
+    monkeypatch.setattr(aggregate, "BODY_LIMIT", 100)
+    response = http.post(url, headers=typed("upload-req", "acme"), content=iter([bytes(101)]))
     assert (response.status_code, json.loads(response.content)["status"]) == (413, 413)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import socket
 import threading
@@ -22,7 +23,7 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import HttpPoster, http_client
 from interlock.node import http
 from interlock.node.http import BadBody, Listen, body_of, serve
-from interlock.node.posts import Posts
+from interlock.node.posts import Begin, Head, Posts
 
 LIMIT = 1000
 FIELDS = ((b"content-type", b"text/plain; charset=utf-8"), (b"x-way", b"one"))
@@ -35,6 +36,21 @@ class Role:
         self.general = 0
         self.begun = threading.Event()
         self.waiting: list[asyncio.Future[bytes]] = []
+
+    def take(self, head: Head) -> Begin | None:
+        if head.path == "/response":
+            return functools.partial(self.respond, head.content_type)
+        return functools.partial(self.begin, head.authorization) if head.path == "/add" else None
+
+    def respond(self, content_type: str, body: bytes) -> asyncio.Future[Response]:
+        """A whole response: what was sent, of the type that it was sent as."""
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        answer.set_result(Response(body, 201, {"location": "/there"}, content_type))
+        return answer
+
+    async def back(self, request: Request) -> Response:
+        self.general += 1
+        return await self.respond(request.headers.get("content-type", ""), await body_of(request, LIMIT))
 
     def begin(self, authorization: str | None, body: bytes) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -71,11 +87,11 @@ def refused(e: InterlockError) -> Response:
 def served(*, posts: bool) -> Iterator[tuple[Role, int, threading.Event, threading.Thread]]:
     role = Role()
     app = Starlette(
-        routes=[Route("/add", role.add, methods=["POST"])],
+        routes=[Route("/add", role.add, methods=["POST"]), Route("/response", role.back, methods=["POST"])],
         exception_handlers={InterlockError: lambda _request, e: refused(e)},
     )
     if posts:
-        app.state.posts = Posts(b"/add", LIMIT, role.begin, refused, FIELDS)
+        app.state.posts = Posts(role.take, LIMIT, refused, FIELDS)
     stop, up, urls = threading.Event(), threading.Event(), list[str]()
 
     def ready(url: str) -> None:
@@ -158,6 +174,7 @@ plain = st.sampled_from(
         post(b"x" * LIMIT),
         post(b"refuse"),
         post(b"fail later"),
+        post(b"back", b"Content-Type: text/csv", target=b"/response"),
     ]
 )
 odd = st.sampled_from(
@@ -211,8 +228,10 @@ def test_what_is_plain_goes_the_short_way_also_in_two_pieces_and_one_after_the_o
     role, port = quick
     before = role.general
     body = post(b"b", b"Authorization: Bearer x")
-    found, _ = answers(port, [post(b"a"), body[:-1], body[-1:], post(b"c") + post(b"d")])
-    assert [said for _, _, said in found] == [b"None a", b"Bearer x b", b"None c", b"None d", b"None the last one"]
+    more = [post(b"c") + post(b"d"), post(b"back", target=b"/response")]
+    found, _ = answers(port, [post(b"a"), body[:-1], body[-1:], *more])
+    said = [b"None a", b"Bearer x b", b"None c", b"None d", b"back", b"None the last one"]
+    assert [body for _, _, body in found] == said
     assert role.general == before + 1  # the one that asked for the connection to be closed
 
 

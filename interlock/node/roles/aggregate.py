@@ -12,6 +12,7 @@ appendix A, below the path of the aggregator's own URL (`prefix`).
             POST tasks/{task}/aggregate_shares; GET, DELETE .../{id}              for leaders
             POST tasks/{task}/interlock/repairs; ours, not DAP's                  for leaders
 
+Reports and aggregation jobs, which are many and large, have a short way in (`posts`), which ends in the same functions.
 A token is good for the tasks that it was made for; DAP has no error type for others (3.6), and the answer is 403.
 A DELETE ends a collection job that still waits, lets an aggregation job go of which no report is in time yet, and else
 deletes nothing: what is kept is what replays and second collections are refused by.
@@ -19,9 +20,12 @@ deletes nothing: what is kept is what replays and second collections are refused
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -41,6 +45,7 @@ from interlock.dap.messages import TASK_ID_SIZE, media_type, message_of
 from interlock.dap.problems import MEDIA_TYPE, DapProblem, ProblemType, from_b64url
 from interlock.dap.repair import REPAIRS
 from interlock.node.http import BadBody, body_of
+from interlock.node.posts import Begin, Head, Posts
 from interlock.node.roles.work import DRIVE_EVERY_S, Kick, driving
 from interlock.node.tokens import NotAllowed, TokenTable
 
@@ -54,6 +59,7 @@ _RESOURCE_ID_SIZE: Final = 16
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Response]]
+_Act = Callable[[bytes], Coroutine[None, None, Response]]  # what is done with a body
 
 
 def leader_app(
@@ -69,24 +75,26 @@ def leader_app(
     """The leader; its driver runs in the background while the application lives. `close` is called at the end."""
     kick = Kick()
 
-    def sender(request: Request, task_id: bytes) -> str | None:
+    def sender(authorization: str | None, task_id: bytes) -> str | None:
         """Who sends reports or asks about them, where the task does not have that proved. Raises: NotAllowed."""
         open_to_all = False
         with contextlib.suppress(InterlockError):  # a task that cannot be read is refused below, to those who may ask
             open_to_all = leader.proves_membership(task_id)
-        return None if open_to_all else _bearer(members, request)
+        return None if open_to_all else members.name_of(authorization, task_id)
 
-    async def reports(request: Request) -> Response:
-        task_id = _task_id(request)
-        member = sender(request, task_id)
-        body = await _body(request, "upload-req")
+    async def upload(task_id: bytes, member: str | None, body: bytes) -> Response:
         errors = await run_in_threadpool(leader.process_upload, task_id, body, member)
         kick.set()
         return Response(errors, media_type=media_type("upload-errors") if errors else None)
 
+    async def reports(request: Request) -> Response:
+        task_id = _task_id(request)
+        member = sender(request.headers.get("authorization"), task_id)
+        return await upload(task_id, member, await _body(request, "upload-req"))
+
     async def fates(request: Request) -> Response:
         task_id = _task_id(request)
-        member = sender(request, task_id)
+        member = sender(request.headers.get("authorization"), task_id)
         body = await _body(request, "fate-req", FATES_LIMIT)
         answer = await run_in_threadpool(leader.process_fates, task_id, body, member)
         return Response(answer, media_type=media_type("fate-resp"))
@@ -96,7 +104,7 @@ def leader_app(
         task_id, body = _task_id(request), await _body(request, "collection-job-req")
         found = await run_in_threadpool(leader.process_collection_init, task_id, body)
         kick.set()
-        return _created(request, found, "collection-job-resp")
+        return _created(found, "collection-job-resp")
 
     async def look(request: Request) -> Response:
         _bearer(collectors, request)
@@ -124,7 +132,11 @@ def leader_app(
         _route(jobs, create, "POST"),
         _route(jobs + "/{id}", look, "GET", "DELETE"),
     ]
-    return _application(routes, prefix, lifespan)
+
+    def uploading(task_id: bytes, authorization: str | None) -> _Act:
+        return functools.partial(upload, task_id, sender(authorization, task_id))
+
+    return _application(routes, prefix, lifespan, _posts(prefix, "reports", "upload-req", uploading))
 
 
 def helper_app(
@@ -132,11 +144,13 @@ def helper_app(
 ) -> Starlette:
     """The helper. `close` is called at the end."""
 
+    async def init_job(task_id: bytes, body: bytes) -> Response:
+        found = await run_in_threadpool(helper.process_aggregation_init, task_id, body)
+        return _created(found, "aggregation-job-resp")
+
     async def create_job(request: Request) -> Response:
         _bearer(leaders, request)
-        task_id, body = _task_id(request), await _body(request, "aggregation-job-init-req")
-        found = await run_in_threadpool(helper.process_aggregation_init, task_id, body)
-        return _created(request, found, "aggregation-job-resp")
+        return await init_job(_task_id(request), await _body(request, "aggregation-job-init-req"))
 
     async def look_at_job(request: Request) -> Response:
         _bearer(leaders, request)
@@ -155,7 +169,7 @@ def helper_app(
         _bearer(leaders, request)
         task_id, body = _task_id(request), await _body(request, "aggregate-share-req")
         found = await run_in_threadpool(helper.process_aggregate_share, task_id, body)
-        return _created(request, found, "aggregate-share")
+        return _created(found, "aggregate-share")
 
     async def look_at_share(request: Request) -> Response:
         _bearer(leaders, request)
@@ -184,35 +198,73 @@ def helper_app(
         _route(shares + "/{id}", look_at_share, "GET", "DELETE"),
         _route("/".join(("/tasks/{task}", *REPAIRS)), create_repair, "POST"),
     ]
-    return _application(routes, prefix, lifespan)
+
+    def beginning(task_id: bytes, authorization: str | None) -> _Act:
+        leaders.name_of(authorization, task_id)
+        return functools.partial(init_job, task_id)
+
+    posts = _posts(prefix, "aggregation_jobs", "aggregation-job-init-req", beginning)
+    return _application(routes, prefix, lifespan, posts)
 
 
 def _application(
-    routes: list[Route], prefix: str, lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]
+    routes: list[Route],
+    prefix: str,
+    lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]],
+    posts: Posts,
 ) -> Starlette:
-    path = "/" + prefix.strip("/") if prefix.strip("/") else ""
-    return Starlette(routes=[Mount(path, routes=routes)] if path else routes, lifespan=lifespan)
+    path = _below(prefix)
+    application = Starlette(routes=[Mount(path, routes=routes)] if path else routes, lifespan=lifespan)
+    application.state.posts = posts
+    return application
+
+
+def _below(prefix: str) -> str:
+    return "/" + prefix.strip("/") if prefix.strip("/") else ""
+
+
+def _posts(prefix: str, resource: str, message: str, admitted: Callable[[bytes, str | None], _Act]) -> Posts:
+    """The short way for a resource of a task; `admitted` gets its id and who asks, and says what a body is for."""
+    path = re.compile(re.escape(_below(prefix)) + r"/tasks/([0-9A-Za-z_-]+)/" + resource)
+
+    def take(head: Head) -> Begin | None:
+        found = path.fullmatch(head.path)
+        task_id = from_b64url(found[1], TASK_ID_SIZE) if found else None
+        if task_id is None or message_of(head.content_type) != message:
+            return None
+        try:
+            act = admitted(task_id, head.authorization)
+        except InterlockError:
+            return None
+        return lambda body: asyncio.ensure_future(act(body))
+
+    return Posts(take, BODY_LIMIT, _refused)
 
 
 def _route(path: str, handler: Handler, *methods: str) -> Route:
-    """A route whose InterlockErrors become problem documents: the one table from error to status."""
+    """A route whose InterlockErrors become problem documents."""
 
     async def endpoint(request: Request) -> Response:
         try:
             return await handler(request)
-        except DapProblem as e:
-            return Response(e.document(), e.status, media_type=MEDIA_TYPE)
-        except NotAllowed as e:
-            problem = DapProblem(None, e.what, status=e.status)
-            return Response(problem.document(), e.status, {"www-authenticate": "Bearer"}, MEDIA_TYPE)
-        except BadBody as e:
-            return Response(DapProblem(None, e.what, status=e.status).document(), e.status, media_type=MEDIA_TYPE)
         except InterlockError as e:
-            _log.error("a request failed: %s", e)
-            problem = DapProblem(None, "cannot be served now", status=503)
-            return Response(problem.document(), 503, {"retry-after": str(RETRY_AFTER_S)}, MEDIA_TYPE)
+            return _refused(e)
 
     return Route(path, endpoint, methods=list(methods))
+
+
+def _refused(e: InterlockError) -> Response:
+    """An error as a problem document: the one table from error to status."""
+    if isinstance(e, DapProblem):
+        return Response(e.document(), e.status, media_type=MEDIA_TYPE)
+    if isinstance(e, NotAllowed):
+        problem = DapProblem(None, e.what, status=e.status)
+        return Response(problem.document(), e.status, {"www-authenticate": "Bearer"}, MEDIA_TYPE)
+    if isinstance(e, BadBody):
+        return Response(DapProblem(None, e.what, status=e.status).document(), e.status, media_type=MEDIA_TYPE)
+    _log.error("a request failed: %s", e)
+    problem = DapProblem(None, "cannot be served now", status=503)
+    return Response(problem.document(), 503, {"retry-after": str(RETRY_AFTER_S)}, MEDIA_TYPE)
 
 
 def _configs(encoded: Callable[[], bytes]) -> Handler:
@@ -250,17 +302,19 @@ async def _body(request: Request, message: str, limit: int | None = None) -> byt
     return await body_of(request, BODY_LIMIT if limit is None else limit)
 
 
-def _created(request: Request, found: Resource, message: str) -> Response:
-    response = _representation(request, found, message, status=201)
+def _created(found: Resource, message: str) -> Response:
+    response = _shown(found, message, status=201)
     # the path that the task's own URL has, which a proxy in front may have cut
     response.headers["location"] = urlsplit(found.place).path
     return response
 
 
-def _representation(request: Request, found: Resource, message: str, status: int = 200) -> Response:
+def _representation(request: Request, found: Resource, message: str) -> Response:
+    return Response(status_code=204) if request.method == "DELETE" else _shown(found, message)
+
+
+def _shown(found: Resource, message: str, status: int = 200) -> Response:
     """A resource; an empty one says: not ready, ask again."""
-    if request.method == "DELETE":
-        return Response(status_code=204)
     if not found.body:
         return Response(status_code=202, headers={"retry-after": str(RETRY_AFTER_S)})
     return Response(found.body, status, media_type=media_type(message))

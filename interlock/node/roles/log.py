@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator
 from typing import Final
@@ -26,7 +27,7 @@ from starlette.routing import Route
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.node.http import BadBody, body_of
-from interlock.node.posts import Posts
+from interlock.node.posts import Begin, Head, Posts
 from interlock.node.roles.adder import Adder, TooBusy
 from interlock.node.roles.cosigners import WITNESS_TIMEOUT_S, Cosigners
 from interlock.node.roles.static import IMMUTABLE, tagged
@@ -81,6 +82,9 @@ class _Role:
         authorization = request.headers.get("authorization")
         self._tokens.name_of(authorization)  # before the body is read, and again with it
         return _text(await self.begin(authorization, await body_of(request, MAX_ENTRY_SIZE)))
+
+    def take(self, head: Head) -> Begin | None:
+        return functools.partial(self.begin, head.authorization) if head.path == "/add" else None
 
     def begin(self, authorization: str | None, entry: bytes) -> asyncio.Future[bytes]:
         """One add, however it came."""
@@ -154,5 +158,5 @@ def app(
         exception_handlers={InterlockError: lambda _request, e: _refused(e)},
         lifespan=lifespan,
     )
-    application.state.posts = Posts(b"/add", MAX_ENTRY_SIZE, role.begin, _refused, _FIELDS)
+    application.state.posts = Posts(role.take, MAX_ENTRY_SIZE, _refused, _FIELDS)
     return application
