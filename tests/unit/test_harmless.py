@@ -134,6 +134,7 @@ class _Without(Ordinary):
         ("cat $(find . -name x)", {"names": False}),
         ("jq . a.json", {"own": "jq"}),
         ("echo hi", {"own": "echo"}),
+        ("[[ -f a ]] && ls", {"own": "[["}),
         ("git status", {"set": "git"}),
         ("rg x", {"set": "rg"}),
         ("ls", {"set": "shell"}),

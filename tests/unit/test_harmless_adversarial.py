@@ -262,6 +262,11 @@ ELSEWHERE = [
     "cat //etc/passwd",
     "cat /checkout/tree/../x",
     "cat /checkout/treetop/x",
+    "nm @/etc/passwd",
+    "readelf -h @/etc/passwd",
+    "strings @/etc/passwd",
+    "objdump -d @/etc/passwd",
+    "size @/etc/passwd",
     "sysctl -n /../../etc/passwd",
     "sysctl net/../../../etc/passwd",
 ]

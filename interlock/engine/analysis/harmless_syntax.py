@@ -36,7 +36,7 @@ __all__ = ["SHELL_BUILTINS", "objection", "settable"]
 
 # Commands of the shell itself: no file of these names is run.
 SHELL_BUILTINS: Final = frozenset({
-    ":", "[", "alias", "bind", "bindkey", "break", "caller", "cd", "command", "compgen", "complete", "compopt",
+    ":", "[", "[[", "alias", "bind", "bindkey", "break", "caller", "cd", "command", "compgen", "complete", "compopt",
     "continue", "declare", "dirs", "echo", "exit", "false", "fc", "help", "jobs", "logout", "printf", "pushd", "pwd",
     "read", "return", "set", "setopt", "shopt", "test", "time", "times", "trap", "true", "type", "unset", "unsetopt",
     "wait", "whence", "where",
