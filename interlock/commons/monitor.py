@@ -5,7 +5,10 @@
                  nodes; the evidence file convinces anybody
     unexpected   an entry that should not be: of no known kind, badly signed, by a key of    never
                  another role, or a second meaning of a name and version. A role's former
-                 keys count up to where they ended, as its metadata says
+                 keys count up to where they ended, as its metadata says. Metadata is read
+                 before the log, so the log may be ahead of it: what is by no key that it
+                 knows stays a doubt until metadata is read whose snapshot was logged later,
+                 or for as long as a publish takes
     missing      bytes that an entry names are not served, longer than a publish takes       once they are
     changed      other bytes are served in their place                                       once they are right
     unlogged     signed metadata names what the log does not have                            once it does not
@@ -43,7 +46,7 @@ from interlock.commons.layout import (
 )
 from interlock.commons.logged import LogFetcher
 from interlock.commons.monitor_notices import Notices
-from interlock.commons.monitor_store import Alarm, MonitorStore, Place
+from interlock.commons.monitor_store import Alarm, Doubt, MonitorStore, Place
 from interlock.commons.operators import OPERATORS_PATH
 from interlock.commons.pack import kind_of, sha256_hex
 from interlock.commons.pins import Pins
@@ -109,6 +112,7 @@ class Monitor:
             checked = self._checkpoints(seen)
             if seen.keys:  # else nobody would ever ask whether what is new is by a key of its role
                 self._read_on(checked, seen)
+                seen.new += self._judge(named, seen)
             places = self._look_at_places(seen)
             for name, row in checked.items():
                 if name in named and row.checkpoint.size <= self.store.size:
@@ -169,28 +173,44 @@ class Monitor:
             for place, data in enumerate(bundle):
                 index = tile.index * WIDTH + place
                 if index >= since:
-                    what = "; ".join(self._examined(index, data, entries, seen.keys))
-                    alarms += [Alarm("unexpected", f"entry {index}", one_line(what), seen.now)] if what else []
+                    what = "; ".join(self._examined(index, data, entries))
+                    alarms += [_unexpected(index, what, seen.now)] if what else []
+        doubts = [index for index, entry in entries.items() if not seen.may_be(entry, index)]
         note = encode_note(checked.note)
-        seen.new += self.store.take(entries, hashes, checkpoint.size, note, alarms, seen.now)
+        seen.new += self.store.take(entries, hashes, checkpoint.size, note, alarms, doubts, seen.now)
+
+    def _judge(self, named: Mapping[str, Mapping[_Thing, str]], seen: _Seen) -> list[Alarm]:
+        """Decide what is in doubt: by a key of its role after all, or not by one though metadata would know it by now.
+
+        What was logged before a snapshot that was read is by a key that its metadata names, or its metadata never will.
+        """
+        doubts = self.store.doubts()
+        if not doubts:
+            return []
+        snapshots = {sha256 for things in named.values() for kind, _, _, sha256 in things if kind == "snapshot"}
+        newest = max((self.store.snapshot_index(sha256) for sha256 in snapshots), default=-1)
+        good: list[int] = []
+        wrong: list[Alarm] = []
+        for doubt in doubts:
+            if seen.may_be(doubt, doubt.index):
+                good.append(doubt.index)
+            elif doubt.index < newest or seen.now - doubt.since > GRACE_US:
+                what = f"{_name_of(doubt)} is not by a key of role {_role_of(doubt)}"
+                wrong.append(_unexpected(doubt.index, what, seen.now))
+        return self.store.decide(good, wrong)
 
     def _tree(self) -> TileBuilder:
         """The tree that was read, to go on from; an empty one where its tiles were not kept yet, to fetch them anew."""
         tree = self.store.tree()
         return tree if tree.size < WIDTH or self.store.has_tiles else TileBuilder()
 
-    def _examined(
-        self, index: int, data: bytes, entries: dict[int, LogEntry], told_by: Mapping[str, Speakers]
-    ) -> Iterator[str]:
-        """Keep an entry among `entries`, and say what is wrong with it; `told_by` has the keys of each role."""
+    def _examined(self, index: int, data: bytes, entries: dict[int, LogEntry]) -> Iterator[str]:
+        """Keep an entry among `entries`, and say what is wrong with it, whoever it is by."""
         try:
             entry = known_entry(data)
         except (Malformed, BadSignature) as e:
             yield e.what
             return
-        role = _role_of(entry)
-        if role in told_by and not told_by[role].may_say(entry.by, index):
-            yield f"{_name_of(entry)} is not by a key of role {role}"
         thing = (entry.type, entry.name, entry.ring, entry.version)
         others = [(i, e.sha256) for i, e in entries.items() if (e.type, e.name, e.ring, e.version) == thing]
         for other, sha256 in (*self.store.same_thing(entry), *others):
@@ -270,6 +290,11 @@ class _Seen:
     def say(self, kind: str, where: str, what: str) -> None:
         self.alarms.append(Alarm(kind, where, what, self.now))
 
+    def may_be(self, entry: LogEntry | Doubt, index: int) -> bool:
+        """Whether an entry is by a key of its role, or of a role whose keys metadata does not tell."""
+        keys = self.keys.get(_role_of(entry))
+        return keys is None or keys.may_say(entry.by, index)
+
     def trust_less(self, mirror: str, error: InterlockError) -> None:
         self.say("mirror", mirror, error.what)
         self.trouble_at.add(mirror)
@@ -304,11 +329,15 @@ class _Trouble:
         return isinstance(error, InterlockError)
 
 
-def _name_of(entry: LogEntry) -> str:
+def _unexpected(index: int, what: str, now: int) -> Alarm:
+    return Alarm("unexpected", f"entry {index}", one_line(what), now)
+
+
+def _name_of(entry: LogEntry | Doubt) -> str:
     return f"{entry.type} {entry.name}@{entry.ring} version {entry.version}"
 
 
-def _role_of(entry: LogEntry) -> str:
+def _role_of(entry: LogEntry | Doubt) -> str:
     """The role whose key an entry must be by; "" where that is not for metadata to say (a reviewer, an author)."""
     if entry.type in ("pack", "gate", "promote"):
         return role_of_pack(entry.ring, kind_of(entry.name))

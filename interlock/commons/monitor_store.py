@@ -19,7 +19,7 @@ from interlock.transparency.entry import LogEntry
 from interlock.transparency.merkle import HASH_SIZE
 from interlock.transparency.tiles import Tile, TileBuilder
 
-__all__ = ["Alarm", "MonitorStore", "Place"]
+__all__ = ["Alarm", "Doubt", "MonitorStore", "Place"]
 
 
 _REPLACED: Final = frozenset({"snapshot", "operators"})  # types of which only the newest has to be served
@@ -30,6 +30,10 @@ _ADD_PLACES: Final = (
 )
 _PLACE: Final = "INSERT OR IGNORE INTO place (idx, mirror, since) SELECT ?, name, ? FROM mirror"
 _FORGET_OLDER: Final = "DELETE FROM place WHERE idx IN (SELECT idx FROM entry WHERE type = ? AND name = ? AND idx < ?)"
+_SNAPSHOT: Final = (  # the newest versions first, as they are asked for
+    "SELECT idx FROM entry WHERE type = 'snapshot' AND name = 'snapshot' AND ring = 'snapshot' AND sha256 = ?"
+    " ORDER BY version DESC LIMIT 1"
+)
 _PLACES: Final = "SELECT idx, mirror, type, name, version, ring, sha256, since FROM place JOIN entry USING (idx)"
 
 
@@ -55,6 +59,19 @@ class Place:
     version: int
     ring: str
     sha256: str
+    since: int
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What an entry said, and `since` when nobody can tell whether the key `by` may say it."""
+
+    index: int
+    type: str
+    name: str
+    version: int
+    ring: str
+    by: str
     since: int
 
 
@@ -90,6 +107,7 @@ class MonitorStore(Database):
         "INSERT OR IGNORE INTO alarm SELECT * FROM alarm_of_a_text ORDER BY closed IS NOT NULL, since;"
         "DROP TABLE alarm_of_a_text;",
         "DROP TABLE IF EXISTS role_key;",  # a role's metadata says which keys it had
+        "CREATE TABLE doubt (idx INTEGER PRIMARY KEY, since INTEGER NOT NULL) STRICT;",
     )
 
     def tree(self) -> TileBuilder:
@@ -125,10 +143,11 @@ class MonitorStore(Database):
         size: int,
         note: bytes,
         alarms: Iterable[Alarm],
+        doubts: Iterable[int],
         now: int,
     ) -> list[Alarm]:
         """Keep the entries that were read up to a tree, its checkpoint and its tiles, all at once; returns the alarms
-        that are new.
+        that are new. `doubts` are entries, by index, of which nobody can tell yet whether their key may say them.
 
         Raises: NotWritable.
         """
@@ -139,11 +158,36 @@ class MonitorStore(Database):
                 if e.type in _REPLACED:  # a mirror that began later never had the older ones
                     db.execute(_FORGET_OLDER, (e.type, e.name, index))
                 db.execute(_PLACE, (index, now))
+            db.executemany("INSERT INTO doubt VALUES (?, ?)", [(index, now) for index in doubts])
             new = [alarm for alarm in _one_each(alarms) if _raise(db, alarm)]
             rows = [(tile.level, tile.index, data) for tile, data in tiles.items()]
             db.executemany("INSERT OR REPLACE INTO tile VALUES (?, ?, ?)", rows)
             db.execute("UPDATE state SET size = ?, note = ?", (size, note))
             return new
+
+    def doubts(self) -> list[Doubt]:
+        """The entries of which nobody could tell whether their key may say them, in the log's order."""
+        sql = "SELECT idx, type, name, version, ring, by, since FROM doubt JOIN entry USING (idx) ORDER BY idx"
+        return [
+            Doubt(as_int(i), str(t), str(n), as_int(v), str(r), str(by), as_int(since))
+            for i, t, n, v, r, by, since in self._read(sql)
+        ]
+
+    def decide(self, good: Iterable[int], wrong: Iterable[Alarm]) -> list[Alarm]:
+        """End doubts: entries, by index, that are good, and alarms on those that are not; returns the new alarms.
+
+        Raises: NotWritable.
+        """
+        wrong = list(wrong)
+        ended = [*good, *(int(alarm.where.removeprefix("entry ")) for alarm in wrong)]
+        with self._write() as db:
+            db.executemany("DELETE FROM doubt WHERE idx = ?", [(index,) for index in ended])
+            return [alarm for alarm in wrong if _raise(db, alarm)]
+
+    def snapshot_index(self, sha256: str) -> int:
+        """Where the entry of a snapshot of this SHA-256 stands; -1 where there is none."""
+        rows = self._read(_SNAPSHOT, sha256)
+        return as_int(rows[0][0]) if rows else -1
 
     def compare(self, mirrors: Collection[str], now: int) -> None:
         """Look at just these mirrors from now on: at one that is new for every entry that was read before, of what is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from interlock.transparency.merkle import tree_root
 from interlock.transparency.note import NoteSigner
 from interlock.transparency.tiles import TileReader
 from tests.unit.commons_world import ORIGIN, TestLog, World, log_policy, pack, seed, sign_past_the_log, world
+from tests.unit.test_commons_rekey import with_keys
 
 
 class Place:
@@ -69,6 +70,10 @@ class Watched:
     def look(self, after_us: int = 0) -> Looked:
         self.commons.clock.advance(after_us / 1_000_000)
         return self.monitor.look()
+
+    def unexpected(self, after_us: int = 0) -> list[str]:
+        """What is said of unexpected entries in alarms that are new."""
+        return [alarm.what for alarm in self.look(after_us).new if alarm.kind == "unexpected"]
 
     def kinds(self, after_us: int = 0) -> list[str]:
         return sorted(alarm.kind for alarm in self.look(after_us).open)
@@ -202,7 +207,7 @@ def _to_version_2(path: Path) -> None:
             "CREATE TABLE tree (level INTEGER PRIMARY KEY, idx INTEGER NOT NULL, width INTEGER NOT NULL,"
             " hashes BLOB NOT NULL) STRICT;"
             "INSERT INTO tree SELECT level, idx, length(hashes) / 32, hashes FROM tile WHERE length(hashes) < 8192;"
-            "DROP TABLE tile; DROP TABLE mirror; ALTER TABLE state DROP COLUMN note;"
+            "DROP TABLE tile; DROP TABLE mirror; DROP TABLE doubt; ALTER TABLE state DROP COLUMN note;"
             "ALTER TABLE alarm RENAME TO old; CREATE TABLE alarm (kind TEXT NOT NULL, place TEXT NOT NULL,"
             " what TEXT NOT NULL, since INTEGER NOT NULL, closed INTEGER, PRIMARY KEY (kind, place, what))"
             " STRICT, WITHOUT ROWID; INSERT INTO alarm SELECT * FROM old; DROP TABLE old; PRAGMA user_version = 2;"
@@ -255,12 +260,19 @@ def test_an_entry_by_a_key_of_another_role_is_unexpected_from_the_first_entry_on
             seed("thief"), type="gate", name=name, version=1, ring="canary", sha256="ab" * 32, at=1
         ).data
 
+    told = "gate {}@canary version 1 is not by a key of role canary"
     watched.log(gate("before"))
-    watched.look()
+    assert watched.unexpected() == [], "a key may have been replaced since metadata was read"
+    assert watched.unexpected(GRACE_US + 1) == [told.format("before")]
     watched.log(gate("after"))
-    assert [(alarm.kind, alarm.what) for alarm in watched.look().open] == [
-        ("unexpected", f"gate {name}@canary version 1 is not by a key of role canary") for name in ("before", "after")
-    ]
+    watched.look()
+    assert watched.unexpected(GRACE_US + 1) == [told.format("after")]
+    watched.log(gate("third"))
+    watched.commons.publisher.publish(pack(2), "canary")  # metadata whose snapshot was logged later has its keys
+    watched.copy()
+    assert watched.unexpected() == [told.format("third")]
+    assert watched.monitor.store.doubts() == []
+    assert watched.kinds().count("unexpected") == 3, "and stay"
 
 
 def test_a_monitor_that_begins_after_keys_were_replaced_finds_nothing_unexpected(watched: Watched) -> None:
@@ -286,9 +298,71 @@ def test_a_key_that_was_rotated_between_two_passes_is_no_alarm_for_what_it_logge
     watched.copy()
     assert watched.kinds() == []
     watched.log(gate("late", old))  # its time is over: what it says from now on is somebody else's word
-    assert [alarm.what for alarm in watched.look().open] == [
-        "gate late@canary version 1 is not by a key of role canary"
-    ]
+    watched.look()
+    assert watched.unexpected(GRACE_US + 1) == ["gate late@canary version 1 is not by a key of role canary"]
+
+
+class Between(Place):
+    """A mirror at which something happens as the log is asked for the first time."""
+
+    def __init__(self, fetcher: Fetcher, happens: Callable[[], None]) -> None:
+        super().__init__(fetcher)
+        self.happens: Callable[[], None] | None = happens
+
+    def fetch(self, path: str, *, max_length: int) -> bytes:
+        if path.startswith("log/") and self.happens is not None:
+            happens, self.happens = self.happens, None
+            happens()
+        return super().fetch(path, max_length=max_length)
+
+
+@pytest.mark.parametrize("role", ["canary", "snapshot"])
+def test_a_key_that_is_replaced_between_metadata_and_log_of_one_pass_raises_no_alarm(
+    watched: Watched, role: str
+) -> None:
+    """The list without the new key, then what the new key signed."""
+    commons, file = watched.commons, watched.commons.home / "commons" / "keys" / f"{role}.key"
+    assert watched.kinds() == []
+
+    def rotate() -> None:
+        if role == "snapshot":
+            made = with_keys(commons, role)
+            commons.publisher.install_root(made.root, made.transcript)
+        else:
+            commons.publisher.rotate(role, make_next(file, lambda size: seed("next").seed[:size]))
+        commons.publisher.publish(pack(2), "canary")
+        watched.copy()
+
+    watched.places["east"] = Between(DirectoryFetcher(watched.mirrors["east"].public), rotate)
+    watched.monitor.close()
+    watched.monitor = watched.again()
+    assert "unexpected" not in watched.kinds()
+    assert {doubt.by for doubt in watched.monitor.store.doubts()} == {read_key(file).verifier.text}
+    assert watched.kinds() == []
+    assert watched.monitor.store.doubts() == []
+    assert watched.kinds(GRACE_US + 1) == []
+
+
+def test_a_key_that_was_replaced_after_it_signed_what_no_pass_has_read_yet_raises_no_alarm(watched: Watched) -> None:
+    """The new list, then what the old key had signed last: its word counts up to where it ended."""
+    commons, file = watched.commons, watched.commons.home / "commons" / "keys" / "canary.key"
+    assert watched.kinds() == []
+    commons.publisher.publish(pack(2), "canary")
+    commons.publisher.rotate("canary", make_next(file, lambda size: seed("next").seed[:size]))
+    watched.copy()
+    assert watched.kinds() == []
+    assert watched.monitor.store.doubts() == []
+
+
+def test_a_doubt_outlives_the_monitor_and_is_decided_by_the_next_one(watched: Watched) -> None:
+    watched.kinds()
+    thief = signed_entry(seed("thief"), type="gate", name="g", version=1, ring="canary", sha256="ab" * 32, at=1)
+    watched.log(thief.data)
+    assert watched.kinds() == []
+    watched.monitor.close()
+    watched.monitor = watched.again()
+    assert watched.unexpected(GRACE_US + 1) == ["gate g@canary version 1 is not by a key of role canary"]
+    assert "unexpected" in watched.kinds(GRACE_US + 1), "and stays"
 
 
 def test_a_log_that_shows_two_mirrors_two_histories_is_caught(watched: Watched, tmp_path: Path) -> None:
@@ -366,7 +440,7 @@ def test_entries_wait_until_metadata_says_whose_keys_they_may_be_by(watched: Wat
     assert watched.kinds() == ["mirror", "mirror"]
     for place in watched.places.values():
         del place.instead["metadata/timestamp.json"]
-    assert watched.kinds() == ["unexpected"]
+    assert (watched.unexpected(), len(watched.unexpected(GRACE_US + 1))) == ([], 1)
 
 
 def test_what_a_monitor_knows_survives_its_end(watched: Watched) -> None:
