@@ -20,7 +20,6 @@ from interlock.dap.repair import JobPart, Repair
 from interlock.node.storage.dap import AggregatorTables
 from interlock.node.storage.dap_packed import unpacked
 from interlock.node.storage.dap_repair import REPAIRS, demand_unrepaired
-from interlock.node.storage.dap_selected import shrink
 from interlock.node.storage.sql import Tx, hit, of_values
 
 __all__ = ["LEADER_REPAIRS", "LeaderRepairs"]
@@ -57,8 +56,6 @@ class LeaderRepairs(AggregatorTables):
             share_request, repair = judge(self._parts(tx, task_id, selection))
             self._leave_out(tx, task_id, repair)
             _turn_down(tx, task_id, repair)
-            if isinstance(selection, BatchId):
-                shrink(tx, task_id, selection, repair)
             return hit(tx, sql, share_request, task_id, job_id)
 
 

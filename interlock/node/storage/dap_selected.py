@@ -5,7 +5,8 @@
         -> claimed by a collection, and as large as it then is for good -> released, and forgotten but for its id
 
 `reports` of a batch counts those in its jobs that were not turned down. It changes in the transaction in which a report
-does, so that a batch without a job under way holds just so many that were aggregated.
+does, so that a batch without a job under way holds just so many that were aggregated, until it is claimed: what a
+repair leaves out then makes no room.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Final
 
 from interlock.base.database import as_bytes, as_int
 from interlock.dap.messages import BatchId
-from interlock.dap.repair import Repair
 from interlock.dap.storage import Filling
 from interlock.node.storage.sql import Tx
 
@@ -27,7 +27,6 @@ __all__ = [
     "leave",
     "reopen",
     "seal",
-    "shrink",
 ]
 
 LEADER_BATCHES: Final = """
@@ -95,13 +94,6 @@ def claimable(tx: Tx, task_id: bytes, filling: Filling) -> BatchId | None:
 def seal(tx: Tx, task_id: bytes, batch: BatchId) -> None:
     """A batch that was asked for takes no report any more: it is full with what it has, even where it is refused."""
     tx.execute("UPDATE batches SET size = reports WHERE task = ? AND id = ?", (task_id, batch.id))
-
-
-def shrink(tx: Tx, task_id: bytes, batch: BatchId, repair: Repair) -> None:
-    """Take what a repair left out of a sealed batch out of the count, with its places."""
-    gone = sum(part.count for part in repair.ours)
-    sql = "UPDATE batches SET reports = reports - ?, size = size - ? WHERE task = ? AND id = ?"
-    tx.execute(sql, (gone, gone, task_id, batch.id))
 
 
 def reopen(tx: Tx, task_id: bytes, job_id: bytes) -> None:
