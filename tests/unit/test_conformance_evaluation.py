@@ -70,6 +70,18 @@ def test_a_c_program_decides_as_the_vectors_say(replay: Path, tmp_path: Path, ca
 
 
 @pytest.mark.slow
+def test_a_c_program_is_asked_where_paths_lead(replay: Path, tmp_path: Path) -> None:
+    case = next(case for case in CASES if case["name"] == "links")
+    event = {key: held for key, held in case["events"][0]["event"].items() if key != "links"}
+    links = {"links": {"/home/dev/app/out": "/etc/cron.d"}}
+    done = _run(replay, tmp_path, case["plan"], [json.dumps(event), json.dumps(event | links)])
+    assert done.returncode == 0, done.stdout
+    asked, told = map(json.loads, done.stdout.splitlines())
+    assert (asked["verdict"], asked["leads"]) == ("block", ["/home/dev/app/out"])
+    assert told == case["events"][0]["decision"]
+
+
+@pytest.mark.slow
 def test_a_c_program_is_told_what_is_wrong(replay: Path, tmp_path: Path) -> None:
     plan = CASES[0]["plan"]
     done = _run(replay, tmp_path, plan, ["no event", '{"action": "x", "args": {"n": 36893488147419103232}}'])
