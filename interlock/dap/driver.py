@@ -72,6 +72,7 @@ from interlock.dap.storage import (
     LeaderStorage,
     Lease,
     LeasedJob,
+    States,
 )
 from interlock.dap.task import AggregatorTask, Task
 from interlock.dap.transport import Exchange
@@ -107,7 +108,7 @@ class _Unfinished:
     """A job that goes back at the end of a pass: when to look at it again, and the states that no store has yet."""
 
     again_us: int
-    states: Mapping[bytes, tuple[int, bytes]] = field(default_factory=dict, repr=False)
+    states: States = field(default_factory=dict, repr=False)
 
 
 class Driver:
@@ -375,7 +376,8 @@ class Driver:
                 raise _try_again(e, held.task.helper_resource("aggregate_shares")) from None
             problem = e.kind.value if e.kind else ""
             _log.warning("collection job %s failed: %s", to_b64url(job.job_id), e)
-            return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what)
+            more = self._filling(held.task) if e.kind is ProblemType.INVALID_BATCH_SIZE else None
+            return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what, more)
 
     def _freeze(self, held: AggregatorTask, job: CollectionJob) -> bool:
         """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""

@@ -62,12 +62,14 @@ __all__ = [
     "NewReport",
     "RepairedStorage",
     "ReportStates",
+    "States",
     "SweptStorage",
 ]
 
 LONGEST: Final = 5  # how often a lease is doubled
 NOTHING: Final[Mapping[bytes, ReportError]] = MappingProxyType({})
-NO_STATES: Final[Mapping[bytes, tuple[int, bytes]]] = MappingProxyType({})
+States = Mapping[bytes, tuple[int, bytes]]  # what a job keeps of its reports: id -> bucket, VDAF state
+NO_STATES: Final[States] = MappingProxyType({})
 Fold = Callable[[Sequence[bytes]], bytes]  # output shares of one bucket, or aggregate shares -> one aggregate share
 
 
@@ -178,7 +180,7 @@ class LeasedJob:
     bodies: tuple[bytes, ...] = field(default=(), repr=False)
     job_id: bytes = b""
     request: bytes = field(default=b"", repr=False)
-    states: Mapping[bytes, tuple[int, bytes]] = field(default_factory=dict, repr=False)  # id -> bucket, VDAF state
+    states: States = field(default_factory=dict, repr=False)
     batch: bytes = b""  # the id of the batch that it is for, where the leader selects batches
 
 
@@ -188,7 +190,7 @@ class LaterJob:
 
     job_id: bytes
     request: bytes = field(repr=False)
-    states: Mapping[bytes, tuple[int, bytes]] = field(repr=False)
+    states: States = field(repr=False)
     not_before: int  # microseconds
 
 
@@ -316,9 +318,7 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def free_jobs(self, owner: str) -> None:
         """Give back what an owner leased before; for one that starts again under its own name."""
 
-    def release_job(
-        self, task_id: bytes, token: bytes, again_us: int, states: Mapping[bytes, tuple[int, bytes]] = NO_STATES
-    ) -> None:
+    def release_job(self, task_id: bytes, token: bytes, again_us: int, states: States = NO_STATES) -> None:
         """Give a leased job back, to be taken again from `again_us` on; with `states`, in place of its bodies.
 
         So a job that waits long for its helper needs no key that its reports are sealed to.
@@ -396,8 +396,20 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
         """Store a frozen job's answer, and forget the shares of its batch."""
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
-        """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others."""
+    def fail_collection(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        state: CollectionState,
+        problem: str,
+        detail: str,
+        more: Filling | None = None,
+    ) -> bool:
+        """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others.
+
+        With `more`, one that the leader selected fills on by as many as a batch needs, unless it was repaired: what
+        the helper holds of it is too little now, and will not be then.
+        """
 
     def begin_repair(self, task_id: bytes, job_id: bytes, ask: Callable[[tuple[JobPart, ...]], bytes]) -> bool:
         """Store the repair request that `ask` makes of a frozen job's batch; False where another did, or it is over.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
@@ -68,6 +70,14 @@ class CountedWorld(World):
         verify_key = verify_key_of(secrets.token_bytes(32), self.task.task_id)
         self.held = AggregatorTask(self.task, verify_key, self.collector_key.config)
         self.start()
+
+
+@pytest.fixture(name="world")
+def counted_world(tmp_path: Path) -> Iterator[CountedWorld]:
+    """The fixture `world` of a module that imports this."""
+    made = CountedWorld(tmp_path, catalog())
+    yield made
+    made.close()
 
 
 class Line:

@@ -43,17 +43,12 @@ from interlock.node.roles.report import BACKLOG_MOST, Sent, agree
 from interlock.node.storage.node import NodeStore, OutboxRow, OutboxState, open_store
 from tests.sim.reaper import Killed
 from tests.unit.dap_world import LENGTH, PRECISION
-from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, down, terms
+from tests.unit.report_world import CALL, RULES, CountedWorld, Line, Member, catalog, counted_world, down, terms
+
+__all__ = ["counted_world"]  # the fixture `world`
 
 ROOT = Path(__file__).resolve().parents[2]
 Enrol = Callable[[str], Member]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[CountedWorld]:
-    world = CountedWorld(tmp_path, catalog())
-    yield world
-    world.close()
 
 
 @pytest.fixture

@@ -27,16 +27,11 @@ from interlock.node.roles.report import REMADE_MOST, Sent, close_epochs, send_du
 from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, lost
 from tests.unit.membership_world import IssuerWorld, Organisation, membership
-from tests.unit.report_world import CountedWorld, Member, catalog, down
+from tests.unit.report_world import CountedWorld, Member, catalog, counted_world, down
+
+__all__ = ["counted_world"]  # the fixture `world`
 
 EPOCH = PRECISION * MICROSECONDS
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[CountedWorld]:
-    world = CountedWorld(tmp_path, catalog())
-    yield world
-    world.close()
 
 
 @pytest.fixture

@@ -26,11 +26,11 @@ from interlock.engine.detectors.indicator import host_indicator
 from interlock.engine.event import SensorEvent
 from interlock.engine.receipts import Receipt
 from interlock.node.cli import mesh_count, mesh_report
-from interlock.node.roles.false_positives import Said, say_false_positive
+from interlock.node.roles.false_positives import say_false_positive, spoken
 from interlock.node.roles.observe import kept_catalogs
 from interlock.node.roles.report import agree, withdraw
 from interlock.node.roles.rollup import dump_tally, gather
-from interlock.node.storage.node import OutboxRow
+from interlock.node.storage.node import OutboxRow, Word
 from tests.unit.commons_world import World, rule
 from tests.unit.dap_world import PRECISION
 from tests.unit.report_world import RULES, CountedWorld, Member, task_over
@@ -89,7 +89,7 @@ class Node(Member):
         }
         return Receipt(**{**named, **values})  # type: ignore[arg-type]
 
-    def say(self, receipt: Receipt) -> Said:
+    def say(self, receipt: Receipt) -> Word:
         (said,) = say_false_positive(self.home, self.store, [self.world.task], receipt, self.world.clock.now_us())
         return said
 
@@ -107,7 +107,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def test_a_false_positive_sets_its_rules_place_in_the_running_epoch(node: Node) -> None:
     said = node.say(node.receipt("team.zap", TEAM_PACK))
-    assert (said.task, said.places) == ("wrong-1", ("rule:team.zap",))
+    assert (said.task, spoken(said)) == ("wrong-1", ("rule:team.zap",))
     assert node.places() == {"rule:team.zap"}
     assert node.close(early=True) == 1
 
@@ -239,7 +239,7 @@ def another_task(node: Node, name: str, rules: list[str], hosts: list[str], prec
 
 def said_to(node: Node, tasks: list[Task], receipt: Receipt) -> dict[str, tuple[str, ...]]:
     said = say_false_positive(node.home, node.store, tasks, receipt, node.world.clock.now_us())
-    return {one.task: one.places for one in said}
+    return {one.task: spoken(one) for one in said}
 
 
 def test_of_several_tasks_a_word_goes_to_the_one_that_has_its_place(node: Node) -> None:

@@ -14,19 +14,19 @@ import pytest
 from interlock.base.files import BadState, NotWritable
 from interlock.node.storage.node import STORE_FILE, NodeStore, OutboxRow, OutboxState, Word, open_store
 from tests.unit.dap_world import PRECISION
-from tests.unit.report_world import RULES, CountedWorld, Member, catalog
+from tests.unit.report_world import RULES, CountedWorld, Member, catalog, counted_world
+
+__all__ = ["counted_world"]  # the fixture `world`
 
 SEEN = f"rule:{RULES[3]}".encode()
 
 
 @pytest.fixture
-def member(tmp_path: Path) -> Iterator[Member]:
-    world = CountedWorld(tmp_path, catalog())
+def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
     made = Member(tmp_path / "acme", world, catalog())
     made.agree()
     yield made
     made.stop()
-    world.close()
 
 
 class Elder(NodeStore):

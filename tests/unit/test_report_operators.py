@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from interlock.commons.operators import OPERATORS_PATH, OneHand, Operator, Operators
-from tests.unit.report_world import CountedWorld, Member, catalog
+from tests.unit.report_world import CountedWorld, Member, catalog, counted_world
+
+__all__ = ["counted_world"]  # the fixture `world`
 
 
 @pytest.fixture
-def member(tmp_path: Path) -> Iterator[Member]:
-    counted = catalog()
-    world = CountedWorld(tmp_path, counted)
-    made = Member(tmp_path / "acme", world, counted)
+def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
+    made = Member(tmp_path / "acme", world, catalog())
     yield made
     made.stop()
-    world.close()
 
 
 def knows(member: Member, *rows: tuple[str, str, str]) -> None:

@@ -111,11 +111,10 @@ def fp(args: argparse.Namespace) -> int:
     receipt = _objection(args, config)
     with contextlib.closing(node_store(config)) as store:
         words = false_positives.say_false_positive(config.home, store, tasks, receipt, SystemClock().now_us())
-    for said in words:
-        print(
-            f"receipt {receipt.seq} ({rfc3339(receipt.ts_us)}) counts as a false positive of {', '.join(said.places)}"
-        )
-        print(f"reported to {said.task} with the epoch of {rfc3339(said.epoch)}: those places, and nothing of the call")
+    for word in words:
+        places = ", ".join(false_positives.spoken(word))
+        print(f"receipt {receipt.seq} ({rfc3339(receipt.ts_us)}) counts as a false positive of {places}")
+        print(f"reported to {word.task} with the epoch of {rfc3339(word.start)}: those places, and nothing of the call")
     return EXIT_OK
 
 

@@ -8,7 +8,6 @@ rule's, and that of the indicators it met, as `observe` kept them beside the cal
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,19 +24,10 @@ from interlock.node.roles.observe import MARK, KeptCatalog
 from interlock.node.roles.report import find_kept, kept_for, terms_of
 from interlock.node.storage.node import NodeStore, Word
 
-__all__ = ["JOIN", "Said", "demand_objection", "say_false_positive"]
+__all__ = ["JOIN", "demand_objection", "say_false_positive", "spoken"]
 
 JOIN: Final = "join a task that counts them, and consent to it: interlock mesh report init"
 _OBJECTIONS: Final = ("BLOCK", "ESCALATE")
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a word on a receipt set: the places by name, in the epoch that began at `epoch` (microseconds)."""
-
-    task: str
-    epoch: int
-    places: tuple[str, ...]
 
 
 def demand_objection(receipt: Receipt, home: Path) -> str:
@@ -61,7 +51,7 @@ def demand_objection(receipt: Receipt, home: Path) -> str:
 
 def say_false_positive(
     home: Path, store: NodeStore, tasks: Sequence[Task], receipt: Receipt, now_us: int
-) -> list[Said]:
+) -> list[Word]:
     """Count a receipt as a false positive, in the running epochs of the tasks that have a place for it.
 
     Each place feeds one task: of those that have it, the one that was consented to first. Raises: BadInput, for a
@@ -82,7 +72,12 @@ def say_false_positive(
         raise BadInput("was called a false positive before", where=where)
     if not store.tell_false_positive(receipt.seal, words, now_us):
         raise BadInput("feeds another task in this epoch", where=where, fix="say it once the next epoch has begun")
-    return [Said(w.task, w.start, tuple(n.removeprefix(MARK) for _, n in sorted(w.places.items()))) for w in words]
+    return words
+
+
+def spoken(word: Word) -> tuple[str, ...]:
+    """The places of a word as a person knows them, in the catalog's order."""
+    return tuple(name.removeprefix(MARK) for _, name in sorted(word.places.items()))
 
 
 def _takers(

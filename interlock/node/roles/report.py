@@ -85,6 +85,13 @@ NOTES: Final[Mapping[str, str]] = {
 BEARER: Final = "bearer"
 REMADE_MOST: Final = 20  # times that one report is sealed anew; a leader that refuses its own key is broken
 _OUTDATED: Final = (ReportError.OUTDATED_CONFIG, ReportError.HPKE_UNKNOWN_CONFIG_ID)  # up to dap-18, and from dap-19 on
+# why a report waits that the leader did not take: one of two clocks is wrong, and neither stays so
+_WAITS: Final[Mapping[ReportError | None, str]] = {
+    ReportError.REPORT_TOO_EARLY: "this machine's clock is ahead of the leader's"
+}
+_ANEW_WAITS: Final[Mapping[ReportError | None, str]] = dict.fromkeys(
+    _OUTDATED, "the leader does not know the key that it offers"
+)
 _WITHDRAWN: Final = "consent was withdrawn"
 _WEAKER: Final = "its terms are weaker than what was consented to"
 
@@ -299,25 +306,20 @@ def _send(
     store: NodeStore, exchange: Exchange, sealer: Sealer, clock: Clock, row: OutboxRow, keys: Keys | None
 ) -> OutboxState:
     """One report's turn; queued, where it waits, or where it left the queue meanwhile."""
-    about = row.task, rfc3339(row.epoch_start)
     # the helper's key, too: the leader does not look at it, and a report that the helper cannot open is lost
     may = row.remade < REMADE_MOST
     if keys is not None and may and not is_for(Report.decode(row.report), keys):
         row = _anew(store, sealer, row, keys) or row
     if not store.attempt(row):
         return OutboxState.QUEUED
-    error = _uploaded(exchange, sealer.task, row)
+    error, waits = _uploaded(exchange, sealer.task, row), _WAITS
     if error in _OUTDATED and may and (made := _anew(store, sealer, row, sealer.keys())):
-        row = made
+        row, waits = made, {**_WAITS, **_ANEW_WAITS}
         if not store.attempt(row):
             return OutboxState.QUEUED
         error = _uploaded(exchange, sealer.task, row)
-        if error in _OUTDATED:
-            log.warning("task %s, epoch %s: the leader does not know the key that it offers; the report waits", *about)
-            store.not_taken(row)
-            return OutboxState.QUEUED
-    if error is ReportError.REPORT_TOO_EARLY:  # one of the two clocks is wrong, and neither stays so: it waits
-        log.warning("task %s, epoch %s: this machine's clock is ahead of the leader's; the report waits", *about)
+    if error in waits:
+        log.warning("task %s, epoch %s: %s; the report waits", row.task, rfc3339(row.epoch_start), waits[error])
         store.not_taken(row)
         return OutboxState.QUEUED
     return _settled(store, sealer.task, clock, row, error)

@@ -32,6 +32,7 @@ from interlock.dap.storage import (
     LeasedJob,
     NewReport,
     ReportStates,
+    States,
 )
 from interlock.node.storage.dap import SHARED_BATCHES, SHARED_TABLES, selecting
 from interlock.node.storage.dap_bodies import bodies_of, forget_bodies
@@ -176,9 +177,7 @@ class LeaderTables(LeaderFates):
         with self._write() as tx:
             tx.execute(f"UPDATE jobs SET token = ?, until = 0 WHERE owner = ? AND {_OPEN}", (b"", owner))
 
-    def release_job(
-        self, task_id: bytes, token: bytes, again_us: int, states: Mapping[bytes, tuple[int, bytes]] = NO_STATES
-    ) -> None:
+    def release_job(self, task_id: bytes, token: bytes, again_us: int, states: States = NO_STATES) -> None:
         free = f"UPDATE jobs SET token = ?, until = ?, attempts = 0 WHERE task = ? AND token = ? AND {_OPEN}"
         keep = f"UPDATE jobs SET kept = ? WHERE task = ? AND token = ? AND {_OPEN} RETURNING members"
         with self._write() as tx:
@@ -334,7 +333,15 @@ class LeaderTables(LeaderFates):
         self._scrub()
         return True
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
+    def fail_collection(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        state: CollectionState,
+        problem: str,
+        detail: str,
+        more: Filling | None = None,
+    ) -> bool:
         sql = "UPDATE collections SET state = 'failed', problem = ?, detail = ? WHERE task = ? AND id = ? AND state = ?"
         still = (CollectionState.PENDING, CollectionState.FROZEN)
         with self._write() as tx:
@@ -342,7 +349,7 @@ class LeaderTables(LeaderFates):
             if state not in still or not hit(tx, sql, problem, detail, task_id, job_id, state.value):
                 return False
             tx.execute("DELETE FROM collected WHERE task = ? AND job = ?", (task_id, job_id))
-            reopen(tx, task_id, job_id)
+            reopen(tx, task_id, job_id, more)
             return True
 
     # forgetting
