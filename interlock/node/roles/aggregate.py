@@ -116,14 +116,6 @@ def leader_app(
         found = await run_in_threadpool(leader.collection_job, *ids)
         return _representation(request, found, "collection-job-resp")
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        try:
-            async with driving(driver, kick, drive_every_s):
-                yield
-        finally:
-            close()
-
     jobs = "/tasks/{task}/collection_jobs"
     routes = [
         _route("/hpke_config", _configs(leader.hpke_configs), "GET"),
@@ -136,7 +128,8 @@ def leader_app(
     def uploading(task_id: bytes, authorization: str | None) -> _Act:
         return functools.partial(upload, task_id, sender(authorization, task_id))
 
-    return _application(routes, prefix, lifespan, _posts(prefix, "reports", "upload-req", uploading))
+    posts = _posts(prefix, "reports", "upload-req", uploading)
+    return _application(routes, prefix, functools.partial(driving, driver, kick, drive_every_s), posts, close)
 
 
 def helper_app(
@@ -176,13 +169,6 @@ def helper_app(
         found = await run_in_threadpool(helper.aggregate_share, _task_id(request), _resource_id(request))
         return _representation(request, found, "aggregate-share")
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            close()
-
     async def create_repair(request: Request) -> Response:
         leader = _bearer(leaders, request)
         task_id, body = _task_id(request), await _body(request, "repair-req")
@@ -204,15 +190,26 @@ def helper_app(
         return functools.partial(init_job, task_id)
 
     posts = _posts(prefix, "aggregation_jobs", "aggregation-job-init-req", beginning)
-    return _application(routes, prefix, lifespan, posts)
+    return _application(routes, prefix, contextlib.nullcontext, posts, close)
 
 
 def _application(
     routes: list[Route],
     prefix: str,
-    lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]],
+    working: Callable[[], contextlib.AbstractAsyncContextManager[None]],
     posts: Posts,
+    close: Callable[[], None],
 ) -> Starlette:
+    """What a role answers, while it is `working`."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with working():
+                yield
+        finally:
+            close()
+
     path = _below(prefix)
     application = Starlette(routes=[Mount(path, routes=routes)] if path else routes, lifespan=lifespan)
     application.state.posts = posts
