@@ -60,6 +60,7 @@ HARMLESS = [
     "printf '%s\\n' \"$HOME\"",
     "git branch --contains HEAD && git cat-file -p HEAD && git stash list",
     "sed 's/[[:space:]]*$//; s/[^a-z]/x/g' a.txt",
+    "sed -n 's;a/b;c;p; s~x~y~2;=' a.txt",
     '[[ -f a.txt ]] && cat a.txt; [[ "$HOME" == *x ]] || echo no',
     'case "$1" in a|b) cat a.txt ;; *) ls ;; esac',
     "read -r -t 5 -p 'Go on? ' answer",

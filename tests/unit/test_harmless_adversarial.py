@@ -427,6 +427,14 @@ ONCE_PROVEN = [
     "cat a | xargs ./echo",
     "cat a | xargs -a /etc/passwd echo",
     "cat a | xargs -I{} {} x",
+    # sed: a delimiter that is more than one thing
+    "sed 's;a;b;w out' a",
+    "sed 's;a;b;e' a",
+    "sed 's;[;];b;w out;' a",
+    "sed 's;a;b;;1e id' a",
+    "sed 's?a?b?w out' a",
+    "sed 's~a~b~;w out' a",
+    "sed 's=a=b=;=;r /etc/passwd' a",
     # awk: what stands behind a print, and what hides it
     'awk \'{ print "a;b" > "f" }\' a',
     'awk \'/"/ { print > "f" }\' a',
