@@ -218,6 +218,13 @@ def test_both_engines_decide_alike_on_what_a_hostile_caller_hands_over(
     assert _told(NativeEvaluator(), event) == _told(PythonEvaluator(), event)
 
 
+@pytest.mark.parametrize("depth", range(196, 203))
+@pytest.mark.parametrize("inner", ["rm -rf /", CARD, 1, None, [], {}, ()], ids=repr)
+def test_both_engines_see_as_deep(depth: int, inner: object) -> None:
+    event = SensorEvent("Bash", {"command": _deep(depth, inner)})
+    assert _told(NativeEvaluator(), event) == _told(PythonEvaluator(), event)
+
+
 def test_every_rule_of_these_tests_runs_natively() -> None:
     assert planned(POLICY).reasons == {}
 

@@ -53,6 +53,9 @@ impl<'r, 'py> Reader<'r, 'py> {
 
     /// The value; `None` where the native engine cannot represent it.
     pub fn read(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> Option<Held<'py>> {
+        if depth > MAX_DEPTH {
+            return None; // a text too, as there
+        }
         if let Ok(text) = object.cast_exact::<PyString>() {
             return self.text(text.clone()).map(Held::Text);
         }
@@ -68,9 +71,6 @@ impl<'r, 'py> Reader<'r, 'py> {
         if let Ok(number) = object.cast_exact::<PyFloat>() {
             let number = number.value();
             return number.is_finite().then_some(Held::Float(number));
-        }
-        if depth > MAX_DEPTH {
-            return None;
         }
         if let Some(dict) = self.exact::<PyDict>(object) {
             return self.map(dict, depth).map(Held::Map);
