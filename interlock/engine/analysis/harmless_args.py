@@ -22,7 +22,8 @@ _BRACKET: Final = r"\[\^?\]?(?:\[[:.=][a-z]+[:.=]\]|(?!DELIMITER)[^\]\[\\\n]|\\[
 _PATTERN: Final = rf"(?:{_BRACKET}|(?!DELIMITER)[^\[\\\n]|\\.)*"
 _ADDRESS: Final = rf"(?:\d+|\$|/{_PATTERN.replace('DELIMITER', '/')}/I?|\d+~\d+)"
 _SUBSTITUTE: Final = (
-    rf"s(?P<d>[/|#,:@!%;~?=+_]){_PATTERN.replace('DELIMITER', '(?P=d)')}(?P=d)(?:(?!(?P=d))[^\\\n]|\\.)*(?P=d)[gpIi0-9]*"
+    rf"s(?P<d>[/|#,:@!%;~?=+_]){_PATTERN.replace('DELIMITER', '(?P=d)')}(?P=d)"
+    r"(?:(?!(?P=d))[^\\\n]|\\.)*(?P=d)[gpIi0-9]*"
 )
 _SED: Final = re.compile(
     rf"\s*(?:{_ADDRESS}\s*(?:,\s*[+~]?{_ADDRESS})?)?\s*!?\s*"
