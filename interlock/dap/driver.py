@@ -376,7 +376,8 @@ class Driver:
                 raise _try_again(e, held.task.helper_resource("aggregate_shares")) from None
             problem = e.kind.value if e.kind else ""
             _log.warning("collection job %s failed: %s", to_b64url(job.job_id), e)
-            return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what)
+            more = self._filling(held.task) if e.kind is ProblemType.INVALID_BATCH_SIZE else None
+            return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what, more)
 
     def _freeze(self, held: AggregatorTask, job: CollectionJob) -> bool:
         """Close the batch once nothing of it is under way. Raises: DapProblem, where it stays too small."""

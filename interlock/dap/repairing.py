@@ -53,7 +53,12 @@ class Repairing:
         selection = selected(task, before.job, before.selector)
 
         def judge(ours: tuple[JobPart, ...]) -> tuple[bytes, Repair]:
-            found = agreed(task, ours, theirs)
+            try:
+                found = agreed(task, ours, theirs)
+            except DapProblem as e:
+                if not task.leader_selected:
+                    raise
+                raise _mismatch(task, f"and the helper repaired it otherwise ({e.what})") from None
             whom = task.config.helper_url.decode("ascii")
             repair = Repair(selection, self._clock.now_us(), whom, found.count, found.of_leader, found.of_helper)
             checksum = checksum_sum(part.checksum for part in found.kept)

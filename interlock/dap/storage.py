@@ -396,8 +396,20 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def finish_collection(self, task_id: bytes, job_id: bytes, answer: bytes) -> bool:
         """Store a frozen job's answer, and forget the shares of its batch."""
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
-        """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others."""
+    def fail_collection(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        state: CollectionState,
+        problem: str,
+        detail: str,
+        more: Filling | None = None,
+    ) -> bool:
+        """Fail a job that is still in this state; a frozen batch is opened again, and tried after all others.
+
+        With `more`, one that the leader selected fills on by as many as a batch needs, unless it was repaired: what
+        the helper holds of it is too little now, and will not be then.
+        """
 
     def begin_repair(self, task_id: bytes, job_id: bytes, ask: Callable[[tuple[JobPart, ...]], bytes]) -> bool:
         """Store the repair request that `ask` makes of a frozen job's batch; False where another did, or it is over.

@@ -19,7 +19,7 @@ from interlock.dap.helper import AGGREGATION_JOB
 from interlock.dap.jobs import AggregationJobInitReq, AggregationJobResp
 from interlock.dap.messages import BatchId
 from interlock.dap.transport import Reply
-from tests.sim.dap_history import Fate, Sent, Simulation
+from tests.sim.dap_history import PLACES, Fate, Sent, Simulation
 from tests.sim.dap_selected_history import SelectedSimulation
 
 __all__ = ["RepairedSelectedSimulation", "RepairedSimulation"]
@@ -124,6 +124,9 @@ class RepairedSimulation(Simulation):
 
 class RepairedSelectedSimulation(RepairedSimulation, SelectedSimulation):
     """The same where the leader selects batches, and fills them beyond the least that they need or not."""
+
+    def most(self) -> int:
+        return PLACES  # one of which the two hold too little alike fills on
 
     def totals(self) -> list[int]:
         totals = self.collected()

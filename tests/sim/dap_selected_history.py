@@ -46,11 +46,15 @@ class SelectedSimulation(Simulation):
 
     def keep(self, found: Collected) -> None:
         """A result that is told again is the same, and of as many reports as a batch may have."""
-        assert DEMO_LEAST <= found.report_count <= self.task.batch_size
+        assert DEMO_LEAST <= found.report_count <= self.most()
         if found.mark not in self.by_mark:
             self.tally["full" if found.report_count == self.task.batch_size else "closed by age"] += 1
         assert self.by_mark.setdefault(found.mark, found) == found
         self.tally["collected"] += 1
+
+    def most(self) -> int:
+        """How many reports a batch has at most."""
+        return self.task.batch_size
 
     def collect_all(self) -> None:
         for _ in range(PLACES):

@@ -293,8 +293,47 @@ def test_what_remains_is_never_less_than_a_batch_and_both_keep_what_they_have(wo
         kind = ProblemType.INVALID_MESSAGE if of == held else ProblemType.INVALID_BATCH_SIZE
         with refusal(kind):
             repair(world, of)
-    filled(world, SIZE)
-    assert world.collect_next().report_count == SIZE, "and the others are had first"
+
+
+def test_a_batch_of_which_the_two_hold_too_little_alike_fills_on_and_is_repaired_then(world: World) -> None:
+    filled(world)
+    losing(world, 0, 1, 2)
+    assert refused(world) is ProblemType.INVALID_BATCH_SIZE
+    assert isinstance(world.collector.ask_next(), Pending)
+    filled(world, SIZE, 3)
+    assert batch_of(world, -1) == batch_of(world), "as many more as a batch needs, and then it is ready"
+    found = taken_batch(world)
+    assert (found.report_count, list(found.sums[:12])) == (5, [0] * 6 + [1] * 5 + [0])
+    assert records(world) == [[(5, [2, 2, 2], [])], [(5, [], [2, 2, 2])]]
+
+
+def test_so_is_one_that_was_filled_to_the_least_alone(make: Callable[..., World]) -> None:
+    world = make(batch_size=None, job_size=1)
+    filled(world, 0, 3)
+    losing(world, 1)
+    assert refused(world) is ProblemType.INVALID_BATCH_SIZE
+    filled(world, 3, 6)
+    found = [taken_batch(world) for _ in range(2)]
+    assert [batch.report_count for batch in found] == [3, 5], "others that are ready come first"
+    assert [sum(column) for column in zip(*(batch.sums for batch in found), strict=True)][:9] == [1, 0, *[1] * 7]
+
+
+def test_meanwhile_it_is_tried_again_once_an_epoch_and_others_are_had(world: World) -> None:
+    filled(world)
+    losing(world, 0, 1, 2)
+    assert refused(world) is ProblemType.INVALID_BATCH_SIZE
+    pending = world.collector.ask_next()
+    assert isinstance(pending, Pending)
+    for _ in range(3):
+        world.drive()
+        assert isinstance(world.collector.poll(pending), Pending)
+    assert len(posted(world, SHARES)) == 1
+    world.clock.advance(PRECISION)
+    world.drive()
+    with refusal(ProblemType.INVALID_BATCH_SIZE):
+        world.collector.poll(pending)
+    filled(world, SIZE, 3)
+    assert world.collect_next().report_count == 5
 
 
 def test_a_leader_that_asks_two_repairs_gets_one(world: World) -> None:
@@ -385,11 +424,11 @@ def test_a_helper_that_says_it_holds_nothing_leaves_the_leader_what_it_has(world
     filled(world)
     losing(world, 0)
     lying(world, lambda _: ())
-    assert refused(world) is ProblemType.INVALID_BATCH_SIZE
+    assert refused(world) is ProblemType.BATCH_MISMATCH
     assert world.leader_store.states(world.task.task_id).aggregated == SIZE
     assert records(world)[0] == []
     filled(world, SIZE)
-    assert taken_batch(world).report_count == SIZE, "and the others are had first"
+    assert taken_batch(world).report_count == SIZE, "others are had first, and none is lost in the one it has closed"
 
 
 def test_a_helper_that_says_it_holds_less_than_it_does_ends_in_a_mismatch_and_no_sum(world: World) -> None:

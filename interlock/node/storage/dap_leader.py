@@ -333,7 +333,15 @@ class LeaderTables(LeaderFates):
         self._scrub()
         return True
 
-    def fail_collection(self, task_id: bytes, job_id: bytes, state: CollectionState, problem: str, detail: str) -> bool:
+    def fail_collection(
+        self,
+        task_id: bytes,
+        job_id: bytes,
+        state: CollectionState,
+        problem: str,
+        detail: str,
+        more: Filling | None = None,
+    ) -> bool:
         sql = "UPDATE collections SET state = 'failed', problem = ?, detail = ? WHERE task = ? AND id = ? AND state = ?"
         still = (CollectionState.PENDING, CollectionState.FROZEN)
         with self._write() as tx:
@@ -341,7 +349,7 @@ class LeaderTables(LeaderFates):
             if state not in still or not hit(tx, sql, problem, detail, task_id, job_id, state.value):
                 return False
             tx.execute("DELETE FROM collected WHERE task = ? AND job = ?", (task_id, job_id))
-            reopen(tx, task_id, job_id)
+            reopen(tx, task_id, job_id, more)
             return True
 
     # forgetting

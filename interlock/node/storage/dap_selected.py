@@ -3,6 +3,7 @@
     begun -> lacking -> full          a report that drops out makes it lacking again, and the next one takes its place
     full, or with the least that a batch needs and long begun; and no job of it is under way
         -> claimed by a collection, and as large as it then is for good -> released, and forgotten but for its id
+        -> refused, as the helper holds too little of it -> lacking as many as a batch needs
 
 `reports` of a batch counts those in its jobs that were not turned down. It changes in the transaction in which a report
 does, so that a batch without a job under way holds just so many that were aggregated, until it is claimed: what a
@@ -96,9 +97,15 @@ def seal(tx: Tx, task_id: bytes, batch: BatchId) -> None:
     tx.execute("UPDATE batches SET size = reports WHERE task = ? AND id = ?", (task_id, batch.id))
 
 
-def reopen(tx: Tx, task_id: bytes, job_id: bytes) -> None:
-    """Let another collection have the batch that the helper refused to this one."""
+def reopen(tx: Tx, task_id: bytes, job_id: bytes, more: Filling | None) -> None:
+    """Let another collection have the batch that the helper refused to this one; with `more`, once it has more."""
     of_job = "(SELECT batch FROM closed WHERE task = ? AND job = ?)"
+    if more is not None:  # neither side commits anything to a batch that was repaired
+        fill = (
+            f"UPDATE batches SET size = reports + ?, began = ? WHERE task = ? AND id IN {of_job}"
+            " AND NOT EXISTS (SELECT 1 FROM repairs WHERE task = batches.task AND start = 0 AND batch = batches.id)"
+        )
+        tx.execute(fill, (more.least, more.now_us, task_id, task_id, job_id))
     again = f"UPDATE batches SET tries = tries + 1 WHERE task = ? AND id IN {of_job}"
     tx.execute(again, (task_id, task_id, job_id))
     tx.execute("DELETE FROM closed WHERE task = ? AND job = ?", (task_id, job_id))
