@@ -129,7 +129,8 @@ def permitted(walk: Walk, call: Call, arg: Arg, mode: str, recursive: bool) -> I
     modes = call.program == "chmod"
     grave = where.whole and where.scope in ("root", "home", "system")
     opens = modes and bool(_OPEN_MODE.fullmatch(mode))
-    wide = opens and recursive and where.scope in ("home", "outside", "system", "root")
+    searched = arg.taint in ("found", "filtered") and where.scope == "root"
+    wide = opens and (recursive or searched) and where.scope in ("home", "outside", "system", "root")
     if (grave and (recursive or opens)) or wide:
         yield Finding("fs.permission.root", where.path, where.scope)
     elif modes and _SUID_MODE.fullmatch(mode):

@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from interlock.engine.analysis.code_wide import CodeToken, emptied, last_part, listed_and_deleted
+from interlock.engine.analysis.values import HOME, UNKNOWN
+
 __all__ = ["Act", "scan", "scan_cost"]
 
 _TOKEN: Final = re.compile(
@@ -64,6 +67,11 @@ _WRITES: Final = frozenset(
 _OPENS: Final = frozenset(
     {"open", "Path", "readFileSync", "readFile", "read_text", "file_get_contents", "fopen", "slurp"}
 )
+_QUERIES: Final = frozenset({
+    "execute", "executescript", "executemany", "query", "raw", "exec_driver_sql", "executeRawUnsafe", "queryRawUnsafe",
+})  # fmt: skip
+_HOMES: Final = ("Path.home", "homedir", "Dir.home", "env.HOME")
+_EXPANDS: Final = frozenset({"expanduser", "expand_path", "glob"})
 _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 _LOOP: Final = re.compile(
     r"\b(?:while\s*+\(?+\s*+(?:1|True|true)|loop\s*(?:do|\{)|for\s*\(\s*;\s*;|fork\s+while\s+fork|for\s+\w+\s+in\s+range)"
@@ -77,17 +85,12 @@ _LONG_QUOTES: Final = ("\\`", "\\'''", '\\"""')  # of strings that may hold line
 class Act(NamedTuple):
     """One thing the code would do.
 
-    `kind` is code (of a shell), inline (of the language itself), argv, delete, delete-tree, write, read, fetched,
-    hidden or fork.
+    `kind` is code (of a shell), inline (of the language itself), argv, delete, delete-tree, delete-url, write, read,
+    sql (statements of a database), emptied (a database or a store), fetched, hidden or fork.
     """
 
     kind: str
     texts: tuple[str, ...]
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
 
 
 def scan_cost(code: str) -> int:
@@ -103,10 +106,11 @@ def scan_cost(code: str) -> int:
 def scan(code: str) -> Iterator[Act]:
     """The acts of the code, in order."""
     code = code[:_MAX]
-    tokens = [_Token(m.lastgroup or "other", m.group()) for m in _TOKEN.finditer(code) if m.lastgroup != "comment"]
+    tokens = [CodeToken(m.lastgroup or "other", m.group()) for m in _TOKEN.finditer(code) if m.lastgroup != "comment"]
     if _LOOP.search(code) and any(t.kind == "name" and t.text.rpartition(".")[2] == "fork" for t in tokens):
         yield Act("fork", ())
     yield from _unseen(tokens)
+    yield from _wide(tokens)
     names = _literals(tokens)
     aliases = {b: a for a, b in _ALIAS.findall(code)}
     for k, token in enumerate(tokens):
@@ -118,11 +122,17 @@ def scan(code: str) -> Iterator[Act]:
             yield Act("code", (re.sub(r"^(?:qx|%x)\s*", "", token.text)[1:-1],))
 
 
-def _unseen(tokens: list[_Token]) -> Iterator[Act]:
+def _wide(tokens: list[CodeToken]) -> Iterator[Act]:
+    """What the code does to all of something."""
+    if call := emptied(tokens):
+        yield Act("emptied", (call,))
+    for path in listed_and_deleted(tokens):
+        yield Act("delete", (path,))
+
+
+def _unseen(tokens: list[CodeToken]) -> Iterator[Act]:
     """Whether the code runs (exec, eval) what it downloads or decodes."""
-    called = {
-        re.split(r"\.|::|->", a.text)[-1] for a, b in itertools.pairwise(tokens) if a.kind == "name" and b.text == "("
-    }
+    called = {last_part(a.text) for a, b in itertools.pairwise(tokens) if a.kind == "name" and b.text == "("}
     whole = {a.text for a in tokens if a.kind == "name"}
     downloads = called & {"urlopen", "urlretrieve", "file_get_contents"} or any(
         n.startswith(("requests.get", "httpx.get", "fetch", "Net::HTTP", "LWP")) for n in whole
@@ -143,7 +153,7 @@ def _unseen(tokens: list[_Token]) -> Iterator[Act]:
             yield Act("hidden", ())
 
 
-def _literals(tokens: list[_Token]) -> dict[str, str]:
+def _literals(tokens: list[CodeToken]) -> dict[str, str]:
     """Names that are set to one literal string."""
     found: dict[str, str] = {}
     for a, b, c in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -159,17 +169,22 @@ def _value(literal: str) -> str:
     return text if "\\" not in text else _ESCAPE.sub(lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
 
 
-def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str, str]) -> Iterator[Act]:
+def _call(tokens: list[CodeToken], k: int, names: dict[str, str], aliases: dict[str, str]) -> Iterator[Act]:
     """The act of a call that starts at token `k`, if it is a call of a known function with literal arguments."""
     function = tokens[k].text
-    last = re.split(r"\.|::|->", function)[-1].rstrip("!?")
+    last = last_part(function).rstrip("!?")
     last = aliases.get(last, last)
     evaluates = last in _EVALUATES
-    if not (evaluates or last in _RUNS or last in _DELETES or last in _WRITES or last in _OPENS):
+    if last == "sync" and _of_rimraf(tokens, k):
+        last = "rimraf"
+    if not (evaluates or last in _RUNS or last in _DELETES or last in _WRITES or last in _OPENS or last in _QUERIES):
         return
     strings, flags = _arguments(tokens, k + 1, names)
     if not strings:
         return
+    strings = _at_home(strings, flags)
+    if last in _QUERIES:
+        yield Act("sql", (strings[0],))
     if any(f.endswith("b64decode") or f == "atob" for f in flags):
         strings = [_decoded(s) for s in strings]
     if evaluates:
@@ -182,6 +197,8 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
             or last in ("system", "exec", "Command")
         )
         yield Act("argv", tuple(strings)) if several else Act("code", (strings[0],))
+    elif last in _DELETES and "://" in strings[0]:
+        yield Act("delete-url", (strings[0],))
     elif last in _DELETES:
         tree = _DELETES[last] and not (last == "rm" and "." not in function)
         recursive = tree or "recursive" in flags
@@ -193,9 +210,7 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
         ):
             yield Act("delete-tree" if recursive else "delete", (strings[0],))
     elif last in _OPENS:
-        after = (
-            re.split(r"\.|::|->", tokens[k + 4].text)[-1] if len(tokens) > k + 4 and tokens[k + 3].text == ")" else ""
-        )
+        after = last_part(tokens[k + 4].text) if len(tokens) > k + 4 and tokens[k + 3].text == ")" else ""
         writes = (len(strings) > 1 and strings[1][:1] in ("w", "a", "x", ">")) or ".write_" in _rest(tokens, k)
         kind = "write" if writes else "delete" if ".unlink" in _rest(tokens, k) or after == "unlink" else "read"
         yield Act(kind, (strings[0],))
@@ -211,6 +226,20 @@ def _call(tokens: list[_Token], k: int, names: dict[str, str], aliases: dict[str
         yield Act("write", (strings[0],))
 
 
+def _of_rimraf(tokens: list[CodeToken], k: int) -> bool:
+    """`require('rimraf').sync(`"""
+    return k > 2 and [t.text for t in tokens[k - 2 : k]] == [")", "."] and _value(tokens[k - 3].text) == "rimraf"
+
+
+def _at_home(strings: list[str], flags: set[str]) -> list[str]:
+    """`expanduser("~/x")` lies at home; what is put together with a home directory lies below it."""
+    if any(last_part(f) in _EXPANDS for f in flags):
+        strings = [HOME + s[1:] if s == "~" or s[:2] == "~/" else s for s in strings]
+    if strings[0] == HOME and any(f in ("/", "+") or last_part(f) in ("join", "joinpath") for f in flags):
+        return [HOME + "/" + ("/".join(s.lstrip("/") for s in strings[1:]) or UNKNOWN)]
+    return strings
+
+
 def _decoded(text: str) -> str:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
@@ -218,13 +247,13 @@ def _decoded(text: str) -> str:
         return text
 
 
-def _rest(tokens: list[_Token], k: int) -> str:
+def _rest(tokens: list[CodeToken], k: int) -> str:
     return "".join(t.text for t in tokens[k + 1 : k + 8] if t.kind in ("name", "other"))
 
 
-def _character(tokens: list[_Token], k: int) -> str:
+def _character(tokens: list[CodeToken], k: int) -> str:
     """`chr(47)` and its like: a literal in all but spelling; "" for other names."""
-    if re.split(r"\.|::|->", tokens[k].text)[-1] not in ("chr", "fromCharCode"):
+    if last_part(tokens[k].text) not in ("chr", "fromCharCode"):
         return ""
     rest = [t.text for t in tokens[k + 1 : k + 6]]
     digits = "".join(itertools.takewhile(lambda text: text.isascii() and text.isdigit(), rest[1:]))
@@ -232,7 +261,7 @@ def _character(tokens: list[_Token], k: int) -> str:
     return chr(number) if 32 <= number < 127 else ""
 
 
-def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[list[str], set[str]]:
+def _arguments(tokens: list[CodeToken], k: int, names: dict[str, str]) -> tuple[list[str], set[str]]:
     """Literal strings of an argument list (with or without parentheses), and the names that stand in it."""
     strings: list[str] = []
     flags: set[str] = set()
@@ -252,10 +281,14 @@ def _arguments(tokens: list[_Token], k: int, names: dict[str, str]) -> tuple[lis
             flags.add(token.text)
             if token.text in names:
                 strings.append(names[token.text])
+            elif token.text.endswith(_HOMES):
+                strings.append(HOME)
             elif character := _character(tokens, j):
                 strings.append(character)
             elif level == 0 and token.text not in ("glob", "qw"):
                 break
         elif level == 0 and token.text != ",":
             break
+        elif token.text in ("/", "+"):
+            flags.add(token.text)
     return strings, flags

@@ -188,8 +188,8 @@ def _secret(walk: Walk, effect: Effect) -> Iterator[Finding]:
 def _run(walk: Walk, call: Call, effect: Effect, given: list[Arg]) -> tuple[Finding, ...]:
     """Text that a shell would run, or a command of its own; what it would do is told by the walk itself."""
     if effect.act == "run":
-        for arg in given:
-            walk.code(arg, call.program)
+        for arg in given:  # `!rm x`: a tool's way to the shell
+            walk.code(arg._replace(text=arg.text.removeprefix("!")), call.program)
         return ()
     argv = given[1:] if given and given[0].text == "--" else given
     if argv and effect.act == "line":

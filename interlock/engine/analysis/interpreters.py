@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.engine.analysis.code_scan import scan, scan_cost
+from interlock.engine.analysis.acts_net import host, is_local
+from interlock.engine.analysis.code_scan import Act, scan, scan_cost
 from interlock.engine.analysis.effects import Finding
 from interlock.engine.analysis.options import split
 from interlock.engine.analysis.outputs import rewritten
 from interlock.engine.analysis.paths import join
+from interlock.engine.analysis.programs_data import losses
 from interlock.engine.analysis.shell_run import Call, Handler, Walk
 from interlock.engine.analysis.small_languages import SMALL_LANGUAGES
 from interlock.engine.analysis.values import SELF, UNKNOWN, UNKNOWN_ARG, Arg
@@ -156,6 +158,8 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
                 None,
                 functions=False,
             )
+        elif act.kind in ("sql", "emptied", "delete-url"):
+            _remote(walk, act, code.text, program)
         elif act.kind == "write":
             walk.written(args[0], program)
         elif act.kind == "read":
@@ -166,6 +170,20 @@ def _inline(walk: Walk, code: Arg, program: str) -> None:
             walk.emit(Finding("exec.obfuscated"), program)
         else:
             walk.emit(Finding("exec.fork_bomb", program), program)
+
+
+def _remote(walk: Walk, act: Act, code: str, program: str) -> None:
+    """What code does to a database, or by a request."""
+    text = act.texts[0]
+    if act.kind == "delete-url":
+        walk.emit(Finding("net.delete", host(text), "worktree" if is_local(text) else "remote"), program)
+    elif ":memory:" in code:
+        return
+    elif act.kind == "emptied":
+        walk.emit(Finding("db.drop", text, "unknown"), program)
+    else:
+        for finding in losses(walk, text):
+            walk.emit(finding, program)
 
 
 _OWN_FILES: Final = re.compile(

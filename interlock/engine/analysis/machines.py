@@ -26,7 +26,7 @@ def _ssh(walk: Walk, call: Call) -> Arg | None:
     cwd, walk.env.cwd = walk.env.cwd, HOME
     out = walk.code(code, "ssh", call.stdin if command else None) if code.known or command else UNKNOWN_ARG
     walk.env.cwd = cwd
-    return out
+    return out if out.known else Arg(UNKNOWN, taint="net")
 
 
 def _ssh_options(walk: Walk, opts: Options) -> None:

@@ -9,7 +9,7 @@ __all__ = ["ORDINARY"]
 ORDINARY: Final = frozenset({
     "wc", "which", "whereis", "type", "man", "tldr", "info", "help", "whatis", "apropos", "basename", "dirname",
     "ls", "stat", "file", "touch", "mkdir", "test", "[", "md5sum", "sha256sum", "cmp", "comm", "join",
-    "paste", "expr", "seq", "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "dpkg", "rpm",
+    "paste", "expr", "seq", "brew", "dnf", "yum", "pacman", "apk", "dpkg", "rpm",
     "hash", "logger", "notify-send", "say", "tr", "tput", "figlet", "cowsay", "compgen", "complete", "history", "jobs",
     "ps", "pgrep", "pidof", "lsof", "let", "return",
 })  # fmt: skip

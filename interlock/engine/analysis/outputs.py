@@ -42,6 +42,7 @@ _DOWNLOADERS: Final = frozenset(
     }
 )
 _PASSES: Final = frozenset({"cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat"})
+_SOME: Final = frozenset({"head", "tail"})  # they leave lines out
 _FILTERS: Final = frozenset({"grep", "egrep", "fgrep", "rg"})  # they give some of the lines
 _REWRITERS: Final = frozenset({
     "sed", "gsed", "awk", "gawk", "mawk", "nawk", "tr", "cut", "jq", "yq", "iconv", "fold", "fmt", "paste", "column",
@@ -95,13 +96,23 @@ def printed(program: str, args: Sequence[Arg], stdin: Arg | None) -> Arg:
     if program in _DECODERS:
         return _decoded(program, args, stdin)
     if program in _PASSES:
-        return _passed(args, stdin)
+        some = program in _SOME and stdin is not None and stdin.taint == "found"
+        return Arg(UNKNOWN, taint="filtered") if some else _passed(args, stdin)
+    if program in _FILTERS and any(_names_files(a.text) for a in args):
+        texts = [a.text for a in args if a.taint in ("found", "filtered")]
+        return Arg("\n".join(texts) + "\n" if texts else UNKNOWN, taint="filtered")
     taint = stdin.taint if stdin is not None else ""
     if program in _REWRITERS:
         return rewritten(stdin)
     if not taint and program in _FILTERS and stdin is not None and stdin.known:
         taint = "text"
     return Arg(UNKNOWN, taint=taint)
+
+
+def _names_files(text: str) -> bool:
+    """`-l`, `-rl`, `--files-with-matches`: grep prints names of files."""
+    letters = text[1:] if text[:1] == "-" and text[:2] != "--" and text.isascii() else ""
+    return "l" in letters or "L" in letters or text.startswith("--files-with")
 
 
 def rewritten(stdin: Arg | None) -> Arg:
@@ -239,8 +250,28 @@ def _find(args: Sequence[Arg], stdin: Arg | None) -> Arg:
     return Arg("\n".join(texts) + "\n", taint="filtered" if narrowed else "found")
 
 
-def _ls(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+def _fd(args: Sequence[Arg], stdin: Arg | None) -> Arg:
     return Arg(UNKNOWN, taint="found")
+
+
+def _ls(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """ls without a name: everything that is here."""
+    named = any(a.text[:1] != "-" and a.text not in ("*", "*/", ".", "./", "./*") for a in args)
+    return Arg(UNKNOWN if named else f"./{UNKNOWN}\n", taint="found")
+
+
+def _containers(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """docker ps -aq, docker images -q: all that there are."""
+    words = [a.text for a in args if a.text[:1] != "-"]
+    lists = bool({"ps", "images", "ls"} & set(words[:2]))
+    narrowed = any(a.text.startswith(("-f", "--filter", "--last")) for a in args)
+    return Arg(UNKNOWN, taint="found" if lists and not narrowed else "")
+
+
+def _keys(args: Sequence[Arg], stdin: Arg | None) -> Arg:
+    """redis-cli KEYS x, redis-cli --scan."""
+    words = {a.text.upper() for a in args}
+    return Arg(UNKNOWN, taint="found" if {"KEYS", "--SCAN"} & words else "")
 
 
 def _nothing(args: Sequence[Arg], stdin: Arg | None) -> Arg:
@@ -254,7 +285,8 @@ def _which(args: Sequence[Arg], stdin: Arg | None) -> Arg:
 
 _MAKERS: Final[dict[str, Callable[[Sequence[Arg], Arg | None], Arg]]] = {
     "echo": _echo, "printf": _printf, "mktemp": _mktemp, "pwd": _pwd, "tee": _tee, "dirname": _dirname,
-        "realpath": _same, "readlink": _same, "pgrep": _pgrep, "pidof": _pgrep, "find": _find, "fd": _ls, "ls": _ls,
+        "realpath": _same, "readlink": _same, "pgrep": _pgrep, "pidof": _pgrep, "find": _find, "fd": _fd, "ls": _ls,
     "which": _which, "true": _nothing, "false": _nothing, ":": _nothing, "cd": _nothing, "export": _nothing,
-    "sleep": _nothing, "mkdir": _nothing, "rm": _nothing,
+    "sleep": _nothing, "mkdir": _nothing, "rm": _nothing, "docker": _containers, "nerdctl": _containers,
+    "podman": _containers, "redis-cli": _keys, "valkey-cli": _keys,
 }  # fmt: skip

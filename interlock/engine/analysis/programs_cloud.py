@@ -19,11 +19,14 @@ _SAFE: Final = re.compile(
 # program -> (pattern over the command's words in order, options included; the intent). Words are joined by one blank.
 _TABLE: Final[dict[str, str]] = {
     "ansible-vault": r"^rekey\b",
-    "borg": r"(?:^| )(?:delete|prune|compact)(?: |$)",
+    "borg": r"(?:^| )(?:delete|prune|compact|repo-delete|recreate)(?: |$)",
     "bq": r"(?:^| )rm(?: |$)",
     "cdk": r"^destroy\b",
     "cf": r"^(?:delete|delete-[a-z-]+|purge-[a-z-]+)\b",
     "consul": r"^kv delete\b|^force-leave\b",
+    "deck": r"^(?:gateway )?(?:reset|sync)\b",
+    "gitlab-runner": r"^unregister\b",
+    "splunk": r"^remove\b",
     "databricks": r"(?:^| )(?:delete|permanent-delete)(?: |$)|^fs rm .*-r",
     "doctl": r"(?:^| )(?:delete|rm|destroy)(?: |$)",
     "eksctl": r"(?:^| )delete(?: |$)",
@@ -41,16 +44,16 @@ _TABLE: Final[dict[str, str]] = {
     "netlify": r"^(?:sites:delete|env:unset|blobs:delete)\b",
     "nomad": r"^(?:job stop .*-purge|stop .*-purge|system gc|namespace delete)",
     "oci": r"(?:^| )(?:delete|terminate|bulk-delete)(?: |$)",
-    "railway": r"^(?:down|delete)\b",
-    "rclone": r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?)(?: |$)",
-    "restic": r"(?:^| )(?:forget .*(?:--prune|--unsafe-allow-remove-all)|prune|key remove)(?: |$)",
+    "railway": r"^(?:[a-z]+ )?(?:down|delete)\b",
+    "rclone": r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?|sync|dedupe|cleanup)(?: |$)",
+    "restic": r"(?:^| )(?:forget|prune|key remove|unlock --remove-all)(?: |$)",
     "s3cmd": r"(?:^| )(?:rb|del .*(?:-r|--recursive)|rm .*(?:-r|--recursive))(?: |$)|^--recursive (?:del|rm)",
     "sam": r"^delete\b",
     "scw": r"(?:^| )(?:delete|terminate)(?: |$)",
     "serverless": r"^remove\b",
     "sls": r"^remove\b",
     "supabase": r"^(?:db reset|projects delete|functions delete|storage rm)\b",
-    "velero": r"(?:^| )delete(?: |$)",
+    "velero": r"(?:^| )(?:delete|uninstall)(?: |$)",
     "vercel": r"^(?:.* )?(?:remove|rm|project rm|env rm|domains rm)(?: |$)",
     "wrangler": r"(?:^| )(?:delete|d1 delete|kv:namespace delete|r2 bucket delete)(?: |$)",
 }
@@ -66,7 +69,7 @@ _TABLE.update(
     dict.fromkeys(
         _NOUN_VERB,
         r"^(?:.* )?(?:delete|destroy|purge|remove|rm|rb|del|archive|kill|clear"
-        r"|remove-secret)(?: |$)",
+        r"|remove-secret|DELETE|--remove|--delete-destination(?:=true)?)(?: |$)",
     )
 )
 _TABLE.update({

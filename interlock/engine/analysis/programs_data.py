@@ -13,7 +13,7 @@ from interlock.engine.analysis.paths import join
 from interlock.engine.analysis.shell_run import Call, Program, Walk
 from interlock.engine.analysis.values import Arg
 
-__all__ = ["DATA", "sql_losses"]
+__all__ = ["DATA", "losses", "sql_losses"]
 
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.S)
 _DROP: Final = re.compile(
@@ -43,7 +43,7 @@ def _takes_all(statement: str) -> bool:
     return not _WHERE.search(statement) or bool(_ALWAYS.search(statement))
 
 
-def _losses(walk: Walk, text: str) -> Iterator[Finding]:
+def losses(walk: Walk, text: str) -> Iterator[Finding]:
     """The same for a walk, which pays for each comment and quote that could reach to the end. Raises: Exhausted."""
     walk.env.spend(len(text) + (text.count("/*") + text.count("$")) * len(text) // 64)
     yield from sql_losses(text)
@@ -73,7 +73,7 @@ def _client(walk: Walk, call: Call) -> Iterator[Finding]:
     if call.stdin is not None:
         texts.append(call.stdin.text)
     for text in texts:
-        yield from _losses(walk, text)
+        yield from losses(walk, text)
     script = opts.values.get("-f") or opts.values.get("--file")
     if script is None and call.stdin is not None and call.stdin.taint == "file":
         script = Arg(walk.input)
@@ -85,7 +85,7 @@ def _script(walk: Walk, script: Arg) -> Iterator[Finding]:
     """A file of statements: what it is known to hold, else what its name says."""
     content = walk.files.get(join(walk.env.cwd, script.text))
     if content is not None and content.known:
-        yield from _losses(walk, content.text)
+        yield from losses(walk, content.text)
     elif re.search(r"(?:^|[/_.-])(?:drop|truncate|wipe|destroy|purge|reset)(?:[/_.-]|$)", script.text, re.I):
         yield Finding("db.drop", script.text, "unknown")
 
@@ -132,6 +132,8 @@ def _redis(walk: Walk, call: Call) -> Iterator[Finding]:
     words = [a.text.upper() for a in call.args] + (call.stdin.text.upper().split() if call.stdin is not None else [])
     if {"FLUSHALL", "FLUSHDB"} & set(words):
         yield Finding("db.drop", "all keys", "unknown")
+    elif {"DEL", "UNLINK"} & set(words) and any(a.taint == "found" for a in call.args):
+        yield Finding("db.delete_all", "keys", "unknown")
 
 
 # task runners and frameworks: program -> words that empty a database

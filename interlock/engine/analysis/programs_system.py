@@ -30,7 +30,8 @@ _PARTITION_INPUT: Final = re.compile(r"(?:^|\n)[ \t]*(?:w|write|wq|label:[^\n]*|
 
 def _edits_partitions(walk: Walk, call: Call) -> Iterator[Finding]:
     """fdisk, gdisk, sfdisk with what they are told on standard input: nothing is changed before a `w`."""
-    if call.stdin is not None and _PARTITION_INPUT.search(call.stdin.text):
+    unseen = call.program == "sfdisk" and call.stdin is not None and not call.stdin.known
+    if call.stdin is not None and (unseen or _PARTITION_INPUT.search(call.stdin.text)):
         yield from _formatted(walk, call)
 
 
@@ -64,8 +65,12 @@ def _pkill(walk: Walk, call: Call) -> Iterator[Finding]:
 
 def _account(walk: Walk, call: Call) -> Iterator[Finding]:
     text = " ".join(a.text for a in call.args)
-    if call.program in ("passwd", "chpasswd"):
-        if text not in ("", "-S", "--status") and not text.startswith(("-S ", "--help")):
+    if call.program in _REMOVERS:
+        if call.args and not text.startswith(("-h", "--help")):
+            yield Finding("privilege.account", call.args[-1].text, "system")
+    elif call.program in ("passwd", "chpasswd"):
+        fed = call.program == "chpasswd" and call.stdin is not None
+        if (text or fed) and text not in ("-S", "--status") and not text.startswith(("-S ", "--help")):
             yield Finding("privilege.account", text, "system")
     elif call.program == "visudo" and not re.search(r"(^| )-c", text):
         yield Finding("privilege.account", "sudoers", "system")
@@ -110,6 +115,8 @@ def _uninstalls(walk: Walk, call: Call) -> Iterator[Finding]:
 def _privileged(walk: Walk, call: Call) -> Iterator[Finding]:
     """docker, podman run: a container that is let out."""
     texts = [a.text for a in call.args]
+    if {"rm", "rmi", "kill"} & set(texts[:2]) and any(a.taint == "found" for a in call.args):
+        yield Finding("container.destroy", "all of them", "device")
     if "run" not in texts and "create" not in texts:
         return
     for k, text in enumerate(texts):
@@ -144,6 +151,7 @@ def _mounted(walk: Walk, source: str) -> Iterator[Finding]:
         yield Finding("container.privileged", where.path, where.scope)
 
 
+_REMOVERS: Final = ("delgroup", "deluser", "groupdel", "userdel")
 _PACKAGERS: Final = (
     "bun", "conda", "flit", "hatch", "mamba", "npm", "pdm", "pip", "pip3", "pipx", "pnpm", "poetry", "uv", "yarn",
 )  # fmt: skip
@@ -154,7 +162,7 @@ SYSTEM: Final[dict[str, Program]] = {
     **dict.fromkeys(("cfdisk", "fdisk"), _edits_partitions),
     **dict.fromkeys(("gdisk", "sfdisk"), _scripted_partitions),
     **dict.fromkeys(("hdparm", "nvme", "parted", "sgdisk"), _partitions),
-    **dict.fromkeys(_ACCOUNTS, _account),
+    **dict.fromkeys((*_ACCOUNTS, *_REMOVERS), _account),
     **dict.fromkeys(_PACKAGERS, _uninstalls),
     **dict.fromkeys(("docker", "nerdctl", "podman"), _privileged),
     "interlock": _interlock,

@@ -125,10 +125,15 @@ _MAKE_RUNS: Final = re.compile(r"\$[({]shell\s+([^\n)}]+)")
 _MAKE_SHELL: Final = re.compile(r"(?:^|\n)[ \t]*SHELL[ \t]*[:?+]*=[ \t]*([^\n]+)")
 
 
+_MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
+
+
 def _make(walk: Walk, call: Call) -> Arg | None:
     """Recipes and `$(shell ...)` of a makefile that is given or known, and a SHELL that is a command."""
     opts = split(call.args, "fCIEjlWo", ("--eval", "--file", "--makefile", "--directory"))
     file = _script(walk, call, opts, "-f", "--file", "--makefile")
+    if file is None and not opts.has("-f", "--file", "--makefile"):
+        file = next((f for n in _MAKEFILES if (f := walk.files.get(join(walk.env.cwd, n))) is not None), None)
     for text in (*(a.text for a in call.args), *([file.text] if file is not None else [])):
         walk.env.spend(len(text) // 2)
         for pattern in (_RECIPE, _MAKE_RUNS, _MAKE_SHELL):

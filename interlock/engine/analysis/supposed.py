@@ -6,13 +6,14 @@ is told, what it would set or write for later commands is forgotten, and no proo
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from interlock.engine.analysis.effects import EFFECTS
+from interlock.engine.analysis.effects import EFFECTS, Finding
 from interlock.engine.analysis.grammar_files import grammar_of
 from interlock.engine.analysis.ordinary import ORDINARY
 from interlock.engine.analysis.values import Arg, base_name
@@ -27,7 +28,7 @@ _TRACE_COST: Final = 4  # of what is kept aside of the walk, a name
 _LOOK_COST: Final = 6  # of an argument that is looked at
 _MAX_HEADS: Final = 3  # programs among the arguments that are tried
 # Programs whose name among the arguments is enough, of which only what is told by a whole disk or directory counts.
-_HIDDEN: Final = frozenset({"rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown"})
+_HIDDEN: Final = ("rm", "dd", "shred", "mkfs", "wipefs", "mkfs.ext4", "chmod", "chown")
 _GRAVE: Final = frozenset({"fs.delete.root", "disk.overwrite", "disk.format", "fs.permission.root"})
 _SHORT: Final = re.compile(r"-[A-Za-z]{0,2}[cCeEx]")  # `-c`, `-lc`, `-e`, `-ex`
 # Words in the names of options and settings whose value is code.
@@ -40,7 +41,19 @@ _VERBS: Final = frozenset({
     "cmd", "command", "console", "do", "exec", "execute", "invoke", "run", "runner", "sh", "shell", "spawn", "ssh",
     "start",
 })  # fmt: skip
+_DESTROYS: Final = re.compile(
+    r"(?:[a-z]+[:_-])?(?:destroy|wipe|erase|nuke|obliterate|teardown|decommission|factory-?reset|flush-?all|zap"
+    r"|drop-?(?:db|database|all)|(?:delete|remove|erase|wipe|destroy|purge|reset)-?all)(?:[:_-][a-z]+)?"
+    r"|(?:db|database|schema)[:_-](?:drop|reset|wipe|purge|flush)",
+    re.I,
+)
+_DESTROYING: Final = frozenset({
+    "--destroy", "--wipe", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset",
+    "--purge-all", "--delete-all-data", "--destroy-all", "--zap",
+})  # fmt: skip
+_ONLY_TELLS: Final = frozenset({"--dry-run", "--dryrun", "--help", "-h", "--what-if", "--noop", "--plan", "-n"})
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+_BOUND: Final = re.compile(r":(?:execute|execute-silent|become|reload|transform)[(:\[{]([^\n]+)")  # of fzf's keys
 _QUOTES: Final = re.compile(r"['\"`]")
 _MAX_NAME: Final = 40  # characters of an option's name
 _ESCAPES: Final = re.compile(r"(?:^|\n)[ \t]*:?(?:!|\\!|\.shell|\.system)[ \t]*([^\n]+)")  # of a tool's own language
@@ -72,10 +85,23 @@ def suppose(walk: Walk, call: Call, *, known: bool) -> None:
         for argv in () if known else _headed(walk, call.args):
             _forget(walk, _runner(walk, call, argv), _lost)
         walk.supposed -= 1
+    if not known and ("?" in call.program or "*" in call.program):  # `/bin/r?`
+        for name in (n for n in _HIDDEN if fnmatch.fnmatchcase(n, call.program)):
+            _forget(walk, _runner(walk, call, (Arg(name), *call.args)), _grave)
+    if not known and _told_to_destroy(call.args):
+        walk.emit(Finding("resource.destroy", call.args[0].text, "unknown"), call.program)
     for k, arg in enumerate(() if known else call.args):
         if base_name(arg.text) in _HIDDEN:
             _forget(walk, _runner(walk, call, call.args[k:]), _grave)
             return
+
+
+def _told_to_destroy(args: Sequence[Arg]) -> bool:
+    """`x destroy`, `x db:drop`, `x disk wipe`, `x --factory-reset`: nothing else is meant by these words."""
+    words = [a.text for a in args[:8] if a.text[:1] != "-"]
+    said = any(len(w) <= _MAX_NAME and _DESTROYS.fullmatch(w) for w in words[:2])
+    asked = any(a.text.partition("=")[0] in _DESTROYING for a in args)
+    return (said or asked) and not any(a.text.partition("=")[0] in _ONLY_TELLS for a in args)
 
 
 def _reads(program: str) -> bool:
@@ -119,6 +145,8 @@ def _codes(args: Sequence[Arg]) -> Iterator[Arg]:
     for arg in args:
         name, equals, value = arg.text.partition("=")
         blank = " " in arg.text.strip()
+        if blank and (m := _BOUND.search(arg.text)):
+            yield arg._replace(text=m.group(1).rstrip(")]}"))
         if blank and option:
             yield arg
         elif blank and equals and _words(name) & _CODE_WORDS:

@@ -118,6 +118,7 @@ WRAPPER_TABLE: Final[dict[str, Wrapper]] = {
     "setpriv": Wrapper(long=("--reuid", "--regid", "--groups", "--init-groups")),
     "setsid": Wrapper(),
     "sg": Wrapper("c", skip=1, code=("-c",), joined=True),
+    "shx": Wrapper(),
     "sshpass": Wrapper("pfdP"),
     "start-stop-daemon": Wrapper("xpuanc", ("--exec", "--startas", "--pidfile", "--user"), words=("",),
         code=("--exec", "-x", "--startas", "-a")),

@@ -94,7 +94,10 @@ def _xargs(walk: Walk, call: Call) -> Arg | None:
         call.args, "aEILndPsJR", ("--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-chars"), leading=True
     )
     command = list(opts.operands) or [Arg("echo")]
-    items = _items(call.stdin, opts.values.get("-d") or opts.values.get("--delimiter"))
+    delimiter = opts.values.get("-d") or opts.values.get("--delimiter")
+    if opts.has("-0", "--null") and call.stdin is not None and call.stdin.known:
+        delimiter = Arg(UNKNOWN)  # which does not stand in it: it is one item
+    items = _items(call.stdin, delimiter)
     holder = opts.values.get("-I") or opts.values.get("-J") or opts.values.get("--replace")
     mark = (holder.text or "{}") if holder is not None else "{}" if opts.has("-i", "--replace") else ""
     if mark and not opts.has("-d", "--delimiter", "-0", "--null"):  # each line is one item

@@ -204,7 +204,10 @@ pub fn permitted(
     let modes = call.program == "chmod";
     let grave = place.whole && matches!(place.scope, "root" | "home" | "system");
     let opens = modes && OPEN_MODE.is_match(mode);
-    let wide = opens && recursive && matches!(place.scope, "home" | "outside" | "system" | "root");
+    let searched = matches!(arg.taint, "found" | "filtered") && place.scope == "root";
+    let wide = opens
+        && (recursive || searched)
+        && matches!(place.scope, "home" | "outside" | "system" | "root");
     let mut found = Vec::new();
     if (grave && (recursive || opens)) || wide {
         found.push("fs.permission.root");

@@ -7,9 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::code_tokens::{tokens, Kind, Token};
+use super::code_wide::{emptied, listed_and_deleted};
 use super::decode::base64;
 use super::patterns::{starts, Pattern};
-use super::values::{after_last, is_space, length, truncated};
+use super::values::{after_last, is_space, length, truncated, HOME, HOME_TEXT, UNKNOWN_TEXT};
 
 /// What one thing is that the code would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,12 @@ pub enum Deed {
     Delete,
     /// Deletes a directory with all below it.
     DeleteTree,
+    /// Asks another machine to delete what a URL names.
+    DeleteUrl,
+    /// Gives statements to a database.
+    Sql,
+    /// Empties a database or a store.
+    Emptied,
     /// Writes a file.
     Write,
     /// Reads a file.
@@ -81,6 +88,12 @@ const COPIES: &[&str] = &[
 const OPENS: &[&str] = &[
     "open", "Path", "readFileSync", "readFile", "read_text", "file_get_contents", "fopen", "slurp",
 ];
+#[rustfmt::skip]
+const QUERIES: &[&str] = &[
+    "execute", "executescript", "executemany", "query", "raw", "exec_driver_sql", "executeRawUnsafe", "queryRawUnsafe",
+];
+const HOMES: &[&str] = &["Path.home", "homedir", "Dir.home", "env.HOME"];
+const EXPANDS: &[&str] = &["expanduser", "expand_path", "glob"];
 const MAX: usize = 64 * 1024;
 
 static LOOP: LazyLock<Pattern> = LazyLock::new(|| {
@@ -120,6 +133,7 @@ pub fn scan(code: &str) -> Vec<Act> {
         });
     }
     unseen(&tokens, &mut acts);
+    wide(&tokens, &mut acts);
     let seen = Seen {
         tokens: &tokens,
         names: literals(&tokens),
@@ -140,6 +154,22 @@ pub fn scan(code: &str) -> Vec<Act> {
         }
     }
     acts
+}
+
+/// What the code does to all of something.
+fn wide(tokens: &[Token<'_>], acts: &mut Vec<Act>) {
+    if let Some(call) = emptied(tokens) {
+        acts.push(Act {
+            deed: Deed::Emptied,
+            texts: vec![call],
+        });
+    }
+    for path in listed_and_deleted(tokens) {
+        acts.push(Act {
+            deed: Deed::Delete,
+            texts: vec![path],
+        });
+    }
 }
 
 fn code_act(text: &str) -> Act {
@@ -164,7 +194,8 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// The last part of a name like `os.path::join->x`.
-fn last_part(text: &str) -> &str {
+#[must_use]
+pub fn last_part(text: &str) -> &str {
     let bytes = text.as_bytes();
     let (mut start, mut at) = (0, 0);
     while let Some(first) = bytes.get(at) {
@@ -290,18 +321,31 @@ impl Seen<'_, '_> {
     fn call(&self, k: usize, function: &str) -> Vec<Act> {
         let last = last_part(function).trim_end_matches(['!', '?']);
         let last = self.aliases.get(last).copied().unwrap_or(last);
+        let last = if last == "sync" && self.of_rimraf(k) {
+            "rimraf"
+        } else {
+            last
+        };
         let tree = DELETES
             .iter()
             .find(|(name, _)| *name == last)
             .map(|(_, tree)| *tree);
         if tree.is_none()
-            && ![EVALUATES, RUNS, WRITES, OPENS]
+            && ![EVALUATES, RUNS, WRITES, OPENS, QUERIES]
                 .iter()
                 .any(|names| names.contains(&last))
         {
             return Vec::new();
         }
-        let (mut strings, flags) = self.arguments(k + 1);
+        let (strings, flags) = self.arguments(k + 1);
+        let mut strings = at_home(strings, &flags);
+        let mut acts = Vec::new();
+        if let Some(first) = strings.first().filter(|_| QUERIES.contains(&last)) {
+            acts.push(Act {
+                deed: Deed::Sql,
+                texts: vec![first.clone()],
+            });
+        }
         if flags
             .iter()
             .any(|f| f.ends_with("b64decode") || *f == "atob")
@@ -309,9 +353,8 @@ impl Seen<'_, '_> {
             strings = strings.iter().map(|s| decoded(s)).collect();
         }
         let Some(first) = strings.first().cloned() else {
-            return Vec::new();
+            return acts;
         };
-        let mut acts = Vec::new();
         if EVALUATES.contains(&last) {
             acts.push(Act {
                 deed: Deed::Inline,
@@ -341,7 +384,9 @@ impl Seen<'_, '_> {
     ) -> Option<Act> {
         let (function, last) = (called.function, called.last);
         let first = strings.first()?.clone();
-        let (deed, path) = if let Some(tree) = called.tree {
+        let (deed, path) = if called.tree.is_some() && first.contains("://") {
+            (Deed::DeleteUrl, first)
+        } else if let Some(tree) = called.tree {
             let recursive =
                 (tree && (last != "rm" || function.contains('.'))) || flags.contains("recursive");
             let sure = !["remove", "delete", "rm"].contains(&last)
@@ -375,6 +420,11 @@ impl Seen<'_, '_> {
             deed,
             texts: vec![path],
         })
+    }
+
+    /// `require('rimraf').sync(`
+    fn of_rimraf(&self, k: usize) -> bool {
+        k > 2 && self.at(k - 1) == "." && self.at(k - 2) == ")" && value(self.at(k - 3)) == "rimraf"
     }
 
     fn run(&self, k: usize, last: &str, mut strings: Vec<String>) -> Act {
@@ -450,6 +500,8 @@ impl Seen<'_, '_> {
                     flags.insert(token.text);
                     if let Some(text) = self.names.get(token.text) {
                         strings.push(text.clone());
+                    } else if HOMES.iter().any(|home| token.text.ends_with(home)) {
+                        strings.push(HOME_TEXT.to_owned());
                     } else if let Some(character) = self.character(j, token.text) {
                         strings.push(character.to_string());
                     } else if level == 0 && !["glob", "qw"].contains(&token.text) {
@@ -457,6 +509,9 @@ impl Seen<'_, '_> {
                     }
                 }
                 _ if level == 0 && token.text != "," => break,
+                _ if matches!(token.text, "/" | "+") => {
+                    flags.insert(token.text);
+                }
                 _ => {}
             }
         }
@@ -466,6 +521,27 @@ impl Seen<'_, '_> {
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// `expanduser("~/x")` lies at home; what is put together with a home directory lies below it.
+fn at_home(mut strings: Vec<String>, flags: &HashSet<&str>) -> Vec<String> {
+    if flags.iter().any(|f| EXPANDS.contains(&last_part(f))) {
+        for text in &mut strings {
+            if text == "~" || text.starts_with("~/") {
+                text.replace_range(..1, HOME_TEXT);
+            }
+        }
+    }
+    let joins = |f: &&str| matches!(*f, "/" | "+") || matches!(last_part(f), "join" | "joinpath");
+    match strings.split_first() {
+        Some((first, rest)) if first == HOME_TEXT && flags.iter().any(joins) => {
+            let rest: Vec<&str> = rest.iter().map(|s| s.trim_start_matches('/')).collect();
+            let rest = rest.join("/");
+            let below = if rest.is_empty() { UNKNOWN_TEXT } else { &rest };
+            vec![format!("{HOME}/{below}")]
+        }
+        _ => strings,
+    }
 }
 
 /// The text that base64 hides, or the text itself.

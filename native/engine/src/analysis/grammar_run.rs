@@ -196,7 +196,9 @@ fn tell(walk: &mut Walk, call: &Call, effect: &Effect, opts: &Options) {
         "fetch" => fetched(walk, &args(given)),
         "run" => {
             for code in args(given) {
-                walk.code(code, &call.program, None);
+                // `!rm x`: a tool's way to the shell
+                let plain = code.text.strip_prefix('!').map(|text| code.with_text(text));
+                walk.code(plain.unwrap_or(code), &call.program, None);
             }
         }
         "line" | "spawn" => spawned(walk, call, effect.act, args(given)),

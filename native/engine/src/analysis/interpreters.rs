@@ -5,12 +5,14 @@
 
 use std::sync::LazyLock;
 
+use super::acts_net::{host, scope_of};
 use super::code_scan::{scan, scan_cost, Act, Deed};
 use super::effects::Finding;
 use super::environment::one;
 use super::options::split;
 use super::outputs::rewritten;
 use super::patterns::{is_alpha, starts, stripped, Pattern};
+use super::programs::data::losses;
 use super::small_languages;
 use super::values::{Arg, SELF, UNKNOWN};
 use super::walk::{Call, Handler, Walk};
@@ -251,8 +253,11 @@ fn inline(walk: &mut Walk, code: &Arg, program: &str) {
     if SOCKETS.is_match(&code.text) && SHELLS_IN_CODE.is_match(&code.text) {
         walk.emit(Finding::new("net.reverse_shell", "", "remote"), program);
     }
+    let in_memory = code.text.contains(":memory:");
     for act in scan(&code.text) {
-        done(walk, act, program);
+        if !(in_memory && matches!(act.deed, Deed::Sql | Deed::Emptied)) {
+            done(walk, act, program);
+        }
     }
 }
 
@@ -284,6 +289,16 @@ fn done(walk: &mut Walk, act: Act, program: &str) {
             command.push(Arg::new("--"));
             command.append(&mut args);
             walk.execute(command, None, false);
+        }
+        Deed::DeleteUrl => walk.emit(
+            Finding::new("net.delete", host(&first.text), scope_of(&first.text)),
+            program,
+        ),
+        Deed::Emptied => walk.emit(Finding::new("db.drop", first.text, "unknown"), program),
+        Deed::Sql => {
+            for finding in losses(walk, &first.text) {
+                walk.emit(finding, program);
+            }
         }
         Deed::Write => walk.written(&first, program, false),
         Deed::Read => walk.read(&first, program),

@@ -50,7 +50,11 @@ fn ssh(walk: &mut Walk, call: &Call) -> Option<Arg> {
         Arg::unknown()
     };
     walk.env.cwd = cwd;
-    Some(out)
+    Some(if out.known() {
+        out
+    } else {
+        Arg::unknown_from("net")
+    })
 }
 
 /// Commands that ssh and its like run on this machine.

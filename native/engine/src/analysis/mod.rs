@@ -7,6 +7,7 @@ mod builtins;
 mod change;
 mod code_scan;
 mod code_tokens;
+mod code_wide;
 mod compound;
 pub mod decode;
 mod dollar;

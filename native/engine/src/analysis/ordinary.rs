@@ -4,8 +4,6 @@ const ORDINARY: &[&str] = &[
     "[",
     "apk",
     "apropos",
-    "apt",
-    "apt-get",
     "basename",
     "brew",
     "cmp",

@@ -30,6 +30,8 @@ const DOWNLOADERS: &[&str] = &[
 const PASSES: &[&str] = &[
     "cat", "tee", "sort", "head", "tail", "uniq", "tac", "less", "more", "pv", "sponge", "bat",
 ];
+/// They leave lines out.
+const SOME: &[&str] = &["head", "tail"];
 /// They give some of the lines.
 const FILTERS: &[&str] = &["grep", "egrep", "fgrep", "rg"];
 #[rustfmt::skip]
@@ -75,7 +77,15 @@ pub fn printed(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Arg {
         return from_decoder(program, args, stdin);
     }
     if PASSES.contains(&program) {
-        return passed(args, stdin);
+        let some = SOME.contains(&program) && stdin.is_some_and(|arg| arg.taint == "found");
+        return if some {
+            Arg::unknown_from("filtered")
+        } else {
+            passed(args, stdin)
+        };
+    }
+    if FILTERS.contains(&program) && args.iter().any(|arg| names_files(&arg.text)) {
+        return named(args);
     }
     if REWRITERS.contains(&program) {
         return rewritten(stdin);
@@ -85,6 +95,30 @@ pub fn printed(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Arg {
         return Arg::unknown_from("text");
     }
     Arg::unknown_from(taint)
+}
+
+/// `-l`, `-rl`, `--files-with-matches`: grep prints names of files.
+fn names_files(text: &str) -> bool {
+    match text.strip_prefix("--") {
+        Some(name) => name.starts_with("files-with"),
+        None => text.starts_with('-') && text.is_ascii() && text.contains(['l', 'L']),
+    }
+}
+
+/// Some of the files that a search found.
+fn named(args: &[Arg]) -> Arg {
+    let mut text = String::new();
+    for arg in args
+        .iter()
+        .filter(|a| matches!(a.taint, "found" | "filtered"))
+    {
+        text.push_str(&arg.text);
+        text.push('\n');
+    }
+    if text.is_empty() {
+        text.push(UNKNOWN);
+    }
+    Arg::tainted(text, "filtered")
 }
 
 /// What a program makes of its input, or of a file: unknown, and no longer what it was.
@@ -109,7 +143,13 @@ fn made(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Option<Arg> {
             Arg::unknown_from(if guard { "guard" } else { "" })
         }
         "find" => find(args),
-        "fd" | "ls" => Arg::unknown_from("found"),
+        "fd" => Arg::unknown_from("found"),
+        "ls" => ls(args),
+        "docker" | "nerdctl" | "podman" => containers(args),
+        "redis-cli" | "valkey-cli" => {
+            let lists = |arg: &Arg| matches!(arg.text.to_uppercase().as_str(), "KEYS" | "--SCAN");
+            Arg::unknown_from(if args.iter().any(lists) { "found" } else { "" })
+        }
         "which" => {
             let name = args.iter().find(|arg| !arg.text.starts_with('-'));
             Arg::new(name.map_or("", |arg| arg.text.as_str()))
@@ -117,6 +157,31 @@ fn made(program: &str, args: &[Arg], stdin: Option<&Arg>) -> Option<Arg> {
         "true" | "false" | ":" | "cd" | "export" | "sleep" | "mkdir" | "rm" => Arg::empty(),
         _ => return None,
     })
+}
+
+/// ls without a name: everything that is here.
+fn ls(args: &[Arg]) -> Arg {
+    let here = |text: &str| matches!(text, "*" | "*/" | "." | "./" | "./*");
+    if args
+        .iter()
+        .any(|a| !a.text.starts_with('-') && !here(&a.text))
+    {
+        return Arg::unknown_from("found");
+    }
+    Arg::tainted(format!("./{UNKNOWN}\n"), "found")
+}
+
+/// docker ps -aq, docker images -q: all that there are.
+fn containers(args: &[Arg]) -> Arg {
+    let mut words = args.iter().filter(|a| !a.text.starts_with('-')).take(2);
+    let lists = words.any(|a| matches!(a.text.as_str(), "ps" | "images" | "ls"));
+    let narrows = |a: &Arg| {
+        ["-f", "--filter", "--last"]
+            .iter()
+            .any(|o| a.text.starts_with(o))
+    };
+    let all = lists && !args.iter().any(narrows);
+    Arg::unknown_from(if all { "found" } else { "" })
 }
 
 fn echo(args: &[Arg]) -> Arg {

@@ -229,7 +229,14 @@ fn stands_in(parts: &[Part], wanted: &[Component], takes_parents: bool) -> bool 
 
 /// Whether any of the patterns of places could match a path: a glance that spares reading it for each of them.
 fn may_be_known(path: &str) -> bool {
-    const BEGIN: [&str; 5] = ["\x01/.", "/etc/", "/var/spool/", "/usr/lib/", "/lib/"];
+    const BEGIN: [&str; 6] = [
+        "\x01/.",
+        "/etc/",
+        "/var/spool/",
+        "/var/log/",
+        "/usr/lib/",
+        "/lib/",
+    ];
     const WITHIN: [&str; 3] = [".git/", ".husky/", "/Launch"];
     BEGIN.iter().any(|start| path.starts_with(start))
         || (path.contains(['.', 'L']) && WITHIN.iter().any(|part| path.contains(part)))

@@ -257,11 +257,18 @@ fn is_letters(text: &str, least: usize, ends: &str) -> bool {
         && letters.ends_with(|c| ends.contains(c))
 }
 
+const MAKEFILES: &[&str] = &["GNUmakefile", "makefile", "Makefile"];
+
 /// Recipes and `$(shell ...)` of a makefile that is given or known, and a SHELL that is a command.
 fn make(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let long = ["--eval", "--file", "--makefile", "--directory"];
     let opts = split(&call.args, "fCIEjlWo", &long, false);
-    let file = scripted(walk, call, &opts, &["-f", "--file", "--makefile"]);
+    let given = ["-f", "--file", "--makefile"];
+    let mut file = scripted(walk, call, &opts, &given);
+    if file.is_none() && !opts.has(&given) {
+        let named = MAKEFILES.iter().find_map(|name| walk.file(name));
+        file = named.cloned();
+    }
     for text in call.args.iter().chain(&file) {
         if !walk.spend(length(&text.text) / 2) {
             return None;

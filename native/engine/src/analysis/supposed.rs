@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use super::effects::{effect_of, Intent};
+use super::effects::{effect_of, Finding, Intent};
+use super::fnmatch;
 use super::grammar::grammar;
 use super::ordinary::is_ordinary;
 use super::patterns::{stripped, Pattern};
@@ -46,6 +47,24 @@ const VERBS: &[&str] = &[
     "start",
 ];
 const MAX_NAME: usize = 40; // characters of an option's name
+#[rustfmt::skip]
+const DESTROYING: &[&str] = &[
+    "--destroy", "--wipe", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset",
+    "--purge-all", "--delete-all-data", "--destroy-all", "--zap",
+];
+#[rustfmt::skip]
+const ONLY_TELLS: &[&str] = &["--dry-run", "--dryrun", "--help", "-h", "--what-if", "--noop", "--plan", "-n"];
+static DESTROYS: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::ignoring_case(concat!(
+        r"^(?:(?:[a-z]+[:_-])?(?:destroy|wipe|erase|nuke|obliterate|teardown|decommission|factory-?reset|flush-?all|zap",
+        r"|drop-?(?:db|database|all)|(?:delete|remove|erase|wipe|destroy|purge|reset)-?all)(?:[:_-][a-z]+)?",
+        r"|(?:db|database|schema)[:_-](?:drop|reset|wipe|purge|flush))$",
+    ))
+});
+/// What one of fzf's keys does.
+static BOUND: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::new(r":(?:execute|execute-silent|become|reload|transform)[(:\[{]([^\n]+)")
+});
 /// What ordinary commands do as well, or what only a sum of them makes grave.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
@@ -82,10 +101,45 @@ pub(crate) fn suppose(walk: &mut Walk, call: &Call, known: bool) {
         }
         walk.supposed -= 1;
     }
+    if !known {
+        globbed(walk, call);
+        if !walk.is_exhausted() && told_to_destroy(&call.args) {
+            let first = call.args.first().map_or("", |arg| arg.text.as_str());
+            walk.emit(
+                Finding::new("resource.destroy", first, "unknown"),
+                &call.program,
+            );
+        }
+    }
     let hidden = |arg: &Arg| HIDDEN.contains(&base_name(&arg.text));
     if let Some(start) = call.args.iter().position(hidden).filter(|_| !known) {
         run(walk, call, call.args.get(start..).unwrap_or(&[]), grave);
     }
+}
+
+/// `/bin/r?`: a program that the shell would look up.
+fn globbed(walk: &mut Walk, call: &Call) {
+    if call.program.contains(['?', '*']) {
+        let pattern = fnmatch::Pattern::new(&call.program);
+        for name in HIDDEN.iter().filter(|name| pattern.matches(name)) {
+            let mut argv = vec![Arg::new(*name)];
+            argv.extend(call.args.iter().cloned());
+            run(walk, call, &argv, grave);
+        }
+    }
+}
+
+/// `x destroy`, `x db:drop`, `x disk wipe`, `x --factory-reset`: nothing else is meant by these words.
+fn told_to_destroy(args: &[Arg]) -> bool {
+    let named = |arg: &Arg, names: &[&str]| names.contains(&partition(&arg.text, '=').0);
+    let said = args
+        .iter()
+        .take(8)
+        .filter(|arg| !arg.text.starts_with('-'))
+        .take(2)
+        .any(|arg| length(&arg.text) <= MAX_NAME && DESTROYS.is_match(&arg.text));
+    (said || args.iter().any(|arg| named(arg, DESTROYING)))
+        && !args.iter().any(|arg| named(arg, ONLY_TELLS))
 }
 
 /// Whether the program's grammar has a harmless part: its arguments are data.
@@ -160,6 +214,9 @@ fn codes(args: &[Arg]) -> Vec<Arg> {
         let (name, equals, value) = partition(&arg.text, '=');
         let blank = stripped(&arg.text).contains(' ');
         let dashed = name.starts_with('-');
+        if let Some(bound) = blank.then(|| BOUND.captures(&arg.text)).flatten() {
+            found.push(arg.with_text(bound.text(1).trim_end_matches([')', ']', '}'])));
+        }
         if blank && option {
             found.push(arg.clone());
         } else if blank && equals && speaks(name, CODE_WORDS) {

@@ -135,6 +135,7 @@ const TABLE: &[(&str, Wrapper)] = &[
     ("setpriv", Wrapper { long: &["--reuid", "--regid", "--groups", "--init-groups"], ..W }),
     ("setsid", W),
     ("sg", Wrapper { short: "c", skip: 1, code: &["-c"], joined: true, ..W }),
+    ("shx", W),
     ("sshpass", Wrapper { short: "pfdP", ..W }),
     ("start-stop-daemon", Wrapper { short: "xpuanc", long: &["--exec", "--startas", "--pidfile", "--user"],
         words: &[""], code: &["--exec", "-x", "--startas", "-a"], ..W }),

@@ -12,7 +12,9 @@ use super::options::{split, Options};
 use super::outputs::printed;
 use super::patterns::{stripped, words, Pattern};
 use super::supposed::suppose;
-use super::values::{after_last, is_space, length, partition, spaced, truncated, Arg, UNKNOWN};
+use super::values::{
+    after_last, is_space, length, partition, spaced, truncated, Arg, UNKNOWN, UNKNOWN_TEXT,
+};
 use super::walk::{Call, Handler, Walk};
 use super::wrapper_table::{wrapper, Wrapper};
 
@@ -168,6 +170,10 @@ fn xargs(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let value = |names: &[&str]| names.iter().find_map(|name| opts.value(name));
     let line = Arg::new("\n");
     let mut delimiter = value(&["-d", "--delimiter"]);
+    let never = Arg::new(UNKNOWN_TEXT);
+    if opts.has(&["-0", "--null"]) && call.stdin.as_ref().is_some_and(Arg::known) {
+        delimiter = Some(&never); // which does not stand in it: it is one item
+    }
     let mark = match value(&["-I", "-J", "--replace"]) {
         Some(holder) if !holder.text.is_empty() => holder.text.as_str(),
         Some(_) => "{}",

@@ -14,11 +14,12 @@ use crate::analysis::walk::{Call, Program, Walk};
 #[rustfmt::skip]
 const TABLE: &[(&str, &str)] = &[
     ("ansible-vault", r"^rekey\b"),
-    ("borg", r"(?:^| )(?:delete|prune|compact)(?: |\n?$)"),
+    ("borg", r"(?:^| )(?:delete|prune|compact|repo-delete|recreate)(?: |\n?$)"),
     ("bq", r"(?:^| )rm(?: |\n?$)"),
     ("cdk", r"^destroy\b"),
     ("cf", r"^(?:delete|delete-[a-z-]+|purge-[a-z-]+)\b"),
     ("consul", r"^kv delete\b|^force-leave\b"),
+    ("deck", r"^(?:gateway )?(?:reset|sync)\b"), ("gitlab-runner", r"^unregister\b"), ("splunk", r"^remove\b"),
     ("databricks", r"(?:^| )(?:delete|permanent-delete)(?: |\n?$)|^fs rm .*-r"),
     ("doctl", r"(?:^| )(?:delete|rm|destroy)(?: |\n?$)"),
     ("eksctl", r"(?:^| )delete(?: |\n?$)"),
@@ -43,9 +44,9 @@ const TABLE: &[(&str, &str)] = &[
     ("nomad", r"^(?:job stop .*-purge|stop .*-purge|system gc|namespace delete)"),
     ("oci", r"(?:^| )(?:delete|terminate|bulk-delete)(?: |\n?$)"),
     ("rabbitmqctl", r"^(?:.* )?(?:delete_\w+|clear_\w+|reset|force_reset|purge_queue)\b"),
-    ("railway", r"^(?:down|delete)\b"),
-    ("rclone", r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?)(?: |\n?$)"),
-    ("restic", r"(?:^| )(?:forget .*(?:--prune|--unsafe-allow-remove-all)|prune|key remove)(?: |\n?$)"),
+    ("railway", r"^(?:[a-z]+ )?(?:down|delete)\b"),
+    ("rclone", r"^(?:.* )?(?:purge|delete|deletefile|rmdirs?|sync|dedupe|cleanup)(?: |\n?$)"),
+    ("restic", r"(?:^| )(?:forget|prune|key remove|unlock --remove-all)(?: |\n?$)"),
     ("s3cmd", concat!(
         r"(?:^| )(?:rb|del .*(?:-r|--recursive)|rm .*(?:-r|--recursive))(?: |\n?$)",
         r"|^--recursive (?:del|rm)",
@@ -55,7 +56,7 @@ const TABLE: &[(&str, &str)] = &[
     ("serverless", r"^remove\b"),
     ("sls", r"^remove\b"),
     ("supabase", r"^(?:db reset|projects delete|functions delete|storage rm)\b"),
-    ("velero", r"(?:^| )delete(?: |\n?$)"),
+    ("velero", r"(?:^| )(?:delete|uninstall)(?: |\n?$)"),
     ("vercel", r"^(?:.* )?(?:remove|rm|project rm|env rm|domains rm)(?: |\n?$)"),
     ("wrangler", r"(?:^| )(?:delete|d1 delete|kv:namespace delete|r2 bucket delete)(?: |\n?$)"),
 ];
@@ -69,7 +70,7 @@ const NOUN_VERB: &[&str] = &[
 ];
 const VERBS: &str = concat!(
     r"^(?:.* )?(?:delete|destroy|purge|remove|rm|rb|del",
-    r"|archive|kill|clear|remove-secret)(?: |\n?$)",
+    r"|archive|kill|clear|remove-secret|DELETE|--remove|--delete-destination(?:=true)?)(?: |\n?$)",
 );
 static COMPILED: LazyLock<HashMap<&'static str, (OnceLock<Pattern>, &'static str)>> =
     LazyLock::new(|| {

@@ -119,14 +119,20 @@ fn drops(walk: &mut Walk, target: &str) {
 
 /// The losses of a text; each comment and quote that could reach to the end is paid for.
 fn statements(walk: &mut Walk, text: &str) {
+    for finding in losses(walk, text) {
+        walk.give(finding);
+    }
+}
+
+/// What statements drop or empty; the walk pays for each comment and quote that could reach to the end.
+#[must_use]
+pub fn losses(walk: &mut Walk, text: &str) -> Vec<Finding> {
     let open = text.matches("/*").count() + text.matches('$').count();
     let total = length(text);
     if !walk.spend(total + open * total / 64) {
-        return;
+        return Vec::new();
     }
-    for finding in sql_losses(text) {
-        walk.give(finding);
-    }
+    sql_losses(text)
 }
 
 /// A database shell: what its statements lose, and the files that it writes.
@@ -201,8 +207,13 @@ fn mongo(walk: &mut Walk, call: &Call) {
 fn redis(walk: &mut Walk, call: &Call) {
     let empties = |word: &str| matches!(word.to_uppercase().as_str(), "FLUSHALL" | "FLUSHDB");
     let said = call.stdin.as_ref().map_or("", |stdin| stdin.text.as_str());
+    let deletes = |word: &str| matches!(word.to_uppercase().as_str(), "DEL" | "UNLINK");
     if call.args.iter().any(|a| empties(&a.text)) || words(said).any(empties) {
         drops(walk, "all keys");
+    } else if (call.args.iter().any(|a| deletes(&a.text)) || words(said).any(deletes))
+        && call.args.iter().any(|a| a.taint == "found")
+    {
+        walk.give(Finding::new("db.delete_all", "keys", "unknown"));
     }
 }
 

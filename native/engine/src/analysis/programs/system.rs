@@ -67,7 +67,7 @@ const INTERLOCK_VERBS: &[&str] = &[
 #[rustfmt::skip]
 pub const PROGRAMS: &[(&str, Program)] = &[
     ("adduser", account), ("bun", uninstalls), ("cfdisk", edits_partitions), ("chpasswd", account), ("conda", uninstalls), ("docker", privileged),
-    ("dseditgroup", account), ("fdisk", edits_partitions), ("flit", uninstalls), ("gdisk", scripted_partitions), ("gpasswd", account),
+    ("delgroup", account), ("deluser", account), ("dseditgroup", account), ("groupdel", account), ("userdel", account), ("fdisk", edits_partitions), ("flit", uninstalls), ("gdisk", scripted_partitions), ("gpasswd", account),
     ("groupmems", account), ("hatch", uninstalls), ("hdparm", partitions), ("interlock", interlock), ("kill", kill),
     ("killall", pkill), ("mamba", uninstalls), ("nerdctl", privileged), ("npm", uninstalls), ("nvme", partitions),
     ("parted", partitions), ("passwd", account), ("pdm", uninstalls), ("pip", uninstalls), ("pip3", uninstalls),
@@ -98,7 +98,9 @@ fn partitions(walk: &mut Walk, call: &Call) {
 
 /// fdisk, gdisk, sfdisk with what they are told on standard input: nothing is changed before a `w`.
 fn edits_partitions(walk: &mut Walk, call: &Call) {
-    let writes = |stdin: &Arg| PARTITION_INPUT.is_match(&stdin.text);
+    let writes = |stdin: &Arg| {
+        (call.program == "sfdisk" && !stdin.known()) || PARTITION_INPUT.is_match(&stdin.text)
+    };
     if call.stdin.as_ref().is_some_and(writes) {
         formatted(walk, call);
     }
@@ -150,9 +152,14 @@ fn account(walk: &mut Walk, call: &Call) {
     let text = spaced(&call.args);
     let text = text.as_str();
     let target = match call.program.as_str() {
+        "delgroup" | "deluser" | "groupdel" | "userdel" => {
+            (!call.args.is_empty() && !starts(text, &["-h", "--help"])).then_some(last(call))
+        }
         "passwd" | "chpasswd" => {
-            let only_tells =
-                matches!(text, "" | "-S" | "--status") || starts(text, &["-S ", "--help"]);
+            let fed = call.program == "chpasswd" && call.stdin.is_some();
+            let only_tells = (text.is_empty() && !fed)
+                || matches!(text, "-S" | "--status")
+                || starts(text, &["-S ", "--help"]);
             (!only_tells).then_some(text)
         }
         "visudo" if !VISUDO_CHECKS.is_match(text) => Some("sudoers"),
@@ -210,6 +217,10 @@ fn uninstalls(walk: &mut Walk, call: &Call) {
 /// docker, podman run: a container that is let out.
 fn privileged(walk: &mut Walk, call: &Call) {
     let texts: Vec<&str> = call.args.iter().map(|a| a.text.as_str()).collect();
+    let removes = |text: &&str| matches!(*text, "rm" | "rmi" | "kill");
+    if texts.iter().take(2).any(removes) && call.args.iter().any(|a| a.taint == "found") {
+        give(walk, "container.destroy", "all of them", "device");
+    }
     if !texts.contains(&"run") && !texts.contains(&"create") {
         return;
     }
