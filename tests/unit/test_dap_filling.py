@@ -135,6 +135,21 @@ def test_a_batch_that_was_asked_for_takes_no_more_and_the_next_report_begins_ano
     assert opened(leader).selection == BatchId(FIRST)
 
 
+@pytest.mark.parametrize(("more", "later", "holds"), [((3, 4, 5), 0, b"6"), ((3, 4), 0, None), ((3, 4), WAIT_US, b"5")])
+def test_a_batch_of_which_the_helper_holds_too_little_fills_on_by_the_least_or_for_as_long_again(
+    leader: Leading, more: tuple[int, ...], later: int, holds: bytes | None
+) -> None:
+    into(leader, FIRST, 0, 1, 2)
+    assert closed(leader, WAIT_US) == b"3"
+    small = (TASK, opened(leader).job_id, CollectionState.FROZEN, "invalidBatchSize", "x")
+    assert leader.fail_collection(*small, filling(WAIT_US))
+    assert closed(leader, WAIT_US + 1) is None, "it is not tried again as it was"
+    into(leader, SECOND, *more, now_us=WAIT_US + 1)
+    assert closed(leader, WAIT_US + later) == holds
+    if holds:
+        assert opened(leader).selection == BatchId(FIRST)
+
+
 def test_reports_that_drop_out_make_a_batch_lacking_below_the_least_or_below_its_size(leader: Leading) -> None:
     leader.add_reports(TASK, reports(4), 0)
     assert gathered(leader)

@@ -473,7 +473,7 @@ def test_a_repaired_batch_is_as_large_as_what_remains_and_takes_no_more(leader: 
     assert leader.batch(TASK, BatchId(FIRST), added).share == one(0b11100)
     now = leader.collection(TASK, ASK)
     assert now is not None
-    assert leader.fail_collection(TASK, ASK, now.state, "batchMismatch", "x")
+    assert leader.fail_collection(TASK, ASK, now.state, "invalidBatchSize", "x", filling)
     leader.add_reports(TASK, [report(9)], 0)
     assert leader.gather(TASK, selecting(b"2" * 32, 5))
     assert taken(leader).batch == b"2" * 32
