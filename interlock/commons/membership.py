@@ -27,6 +27,7 @@ from interlock.base.primitives import BadSignature
 from interlock.base.signed import Signed
 from interlock.base.text import b64, unb64
 from interlock.commons.statements import Kind, ed25519_key, known_epoch, known_organisation, known_task, made, opened
+from interlock.commons.succession import parse_lineage
 
 __all__ = [
     "AGES",
@@ -64,6 +65,7 @@ _KEYS: Final = Kind(
     "interlock-member-keys",
     "issuer",
     {"task": str, "epoch": int, "backend": str, "operator": str, "closes_at": int, "token_key": str, "least_age": int},
+    optional={"follows": str},
 )
 
 
@@ -98,7 +100,8 @@ class MemberKeys:
 
     `issuer` signs the file, certificates and counts; `operator` is who runs it; after `closes_at` (microseconds) no
     credential is given out. `token_key` is the RSA key of blind tokens, empty where the task takes certificates. Who
-    has a credential under these keys was enrolled for at least `least_age` days, one of AGES.
+    has a credential under these keys was enrolled for at least `least_age` days, one of AGES. `former` are the keys
+    that the issuer followed, the oldest in front: each said so of the next, and the file shows it.
     """
 
     task: str
@@ -110,6 +113,7 @@ class MemberKeys:
     token_key: bytes = field(repr=False)
     data: bytes = field(repr=False)
     least_age: int = 0
+    former: tuple[Ed25519Verifier, ...] = ()
 
 
 def build_member_keys(
@@ -122,8 +126,12 @@ def build_member_keys(
     closes_at: int,
     token_key: bytes,
     least_age: int = 0,
+    follows: bytes = b"",
 ) -> MemberKeys:
-    """The file of one epoch; the same arguments give the same bytes. Raises: Malformed, BadKey."""
+    """The file of one epoch; the same arguments give the same bytes. `follows` is the chain of the keys before.
+
+    Raises: Malformed, BadKey, BadSignature.
+    """
     data = made(
         _KEYS,
         issuer,
@@ -134,6 +142,7 @@ def build_member_keys(
         closes_at=closes_at,
         token_key=b64(token_key),
         least_age=least_age,
+        **({"follows": follows.decode("ascii")} if follows else {}),
     )
     return parse_member_keys(data, where=f"member keys of {task}, epoch {epoch}")
 
@@ -152,16 +161,20 @@ def parse_member_keys(data: bytes, *, where: str) -> MemberKeys:
         raise Malformed("closes_at is not a time in microseconds", where=where)
     if body["least_age"] not in AGES:
         raise Malformed(f"least_age is not one of {', '.join(map(str, AGES))} days", where=where)
+    issuer, follows = ed25519_key(body["issuer"], where=where), str(body.get("follows", ""))
+    if "follows" in body and not follows:
+        raise Malformed("follows nothing, and says so", where=where)
     return MemberKeys(
         task=known_task(body["task"], where=where),
         epoch=known_epoch(body["epoch"], where=where),
         backend=backend,
         operator=known_organisation(body["operator"], where=where),
         closes_at=closes_at,
-        issuer=ed25519_key(body["issuer"], where=where),
+        issuer=issuer,
         token_key=token_key,
         data=data,
         least_age=int(str(body["least_age"])),
+        former=parse_lineage(follows.encode("utf-8"), issuer, where=where) if follows else (),
     )
 
 

@@ -9,6 +9,8 @@
                  before the log, so the log may be ahead of it: what is by no key that it
                  knows stays a doubt until metadata is read whose snapshot was logged later,
                  or for as long as a publish takes
+    issuer       member keys of a task by an issuer that the one before did not name as     never
+                 its successor: whoever signs for `tasks` alone cannot put one in its place
     missing      bytes that an entry names are not served, longer than a publish takes       once they are
     changed      other bytes are served in their place                                       once they are right
     unlogged     signed metadata names what the log does not have                            once it does not
@@ -34,6 +36,7 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError, one_line
 from interlock.base.fetch import Fetcher, NotFound, Unreachable
 from interlock.base.files import file_lock, private_dir
+from interlock.base.keys import BadKey
 from interlock.base.primitives import BadSignature
 from interlock.commons.layout import (
     CATALOG_RING,
@@ -45,6 +48,7 @@ from interlock.commons.layout import (
     role_of_pack,
 )
 from interlock.commons.logged import LogFetcher
+from interlock.commons.membership import parse_member_keys
 from interlock.commons.monitor_notices import Notices
 from interlock.commons.monitor_store import Alarm, Doubt, MonitorStore, Place
 from interlock.commons.operators import OPERATORS_PATH
@@ -242,9 +246,22 @@ class Monitor:
         good = sha256_hex(data) == place.sha256
         if good:
             seen.good.add(where)
+            if place.ring == MEMBERS_RING:
+                self._look_at_issuer(place, data, seen)
         else:
             seen.say("changed", where, f"is not what entry {place.index} names")
         return good
+
+    def _look_at_issuer(self, place: Place, data: bytes, seen: _Seen) -> None:
+        try:
+            keys = parse_member_keys(data, where=place.name)
+        except (Malformed, BadSignature, BadKey) as e:
+            seen.say("issuer", f"task {place.name}, epoch {place.version}", e.what)
+            return
+        former = [key.text for key in keys.former]
+        for strange in self.store.take_issuer(place.name, keys.issuer.text, place.index, former):
+            told = "member keys are by an issuer that the one before it did not name; no report of it may count"
+            seen.say("issuer", f"task {place.name}: {strange}", told)
 
     def _named(self, name: str, seen: _Seen) -> dict[_Thing, str] | None:
         """What a mirror's metadata names and the log must have: (type, name, ring, SHA-256) -> where it stands.

@@ -108,6 +108,8 @@ class MonitorStore(Database):
         "DROP TABLE alarm_of_a_text;",
         "DROP TABLE IF EXISTS role_key;",  # a role's metadata says which keys it had
         "CREATE TABLE doubt (idx INTEGER PRIMARY KEY, since INTEGER NOT NULL) STRICT;",
+        "CREATE TABLE issuer (task TEXT NOT NULL, key TEXT NOT NULL, idx INTEGER NOT NULL, former TEXT NOT NULL,"
+        " PRIMARY KEY (task, key)) STRICT, WITHOUT ROWID;",
     )
 
     def tree(self) -> TileBuilder:
@@ -183,6 +185,24 @@ class MonitorStore(Database):
         with self._write() as db:
             db.executemany("DELETE FROM doubt WHERE idx = ?", [(index,) for index in ended])
             return [alarm for alarm in wrong if _raise(db, alarm)]
+
+    def take_issuer(self, task: str, key: str, index: int, former: Iterable[str]) -> list[str]:
+        """Keep that the entry at an index names an issuer of a task, which shows the keys that it followed.
+
+        Returns the issuers of the task that none of those before named: the first in the log is taken as it comes.
+        Raises: NotWritable.
+        """
+        with self._write() as db:
+            sql = "INSERT INTO issuer VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET idx = min(idx, excluded.idx)"
+            db.execute(sql, (task, key, index, " ".join(former)))
+        rows = self._read("SELECT key, former FROM issuer WHERE task = ? ORDER BY idx, key", task)
+        trusted, strange = set[str](), list[str]()
+        for name, shown in rows:
+            if not trusted or trusted & set(str(shown).split()):
+                trusted.add(str(name))
+            else:
+                strange.append(str(name))
+        return strange
 
     def snapshot_index(self, sha256: str) -> int:
         """Where the entry of a snapshot of this SHA-256 stands; -1 where there is none."""

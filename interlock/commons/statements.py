@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from interlock.base import canonical
@@ -30,12 +30,16 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of statement: its format, the field with the key that signs it, its other fields by type, its size."""
+    """One kind of statement: its format, the field with the key that signs it, its other fields by type, its size.
+
+    What is `optional` stands there only where it says something.
+    """
 
     format: str
     key: str
     fields: Mapping[str, type]
     most: int = MAX_STATEMENT  # bytes
+    optional: Mapping[str, type] = field(default_factory=dict)
 
     @property
     def domain(self) -> bytes:
@@ -55,7 +59,8 @@ def opened(kind: Kind, data: bytes, *, where: str) -> dict[str, object]:
         body = canonical.known_object(data, kind.format, _VERSION, most=kind.most, where=where)
     except NotCanonical as e:
         raise Malformed(e.what, where=where) from None
-    shapes = {"format": str, "v": int, "sig": str, kind.key: str, **kind.fields}
+    said = {name: shape for name, shape in kind.optional.items() if name in body}
+    shapes = {"format": str, "v": int, "sig": str, kind.key: str, **kind.fields, **said}
     if set(body) != set(shapes) or any(type(body[name]) is not shape for name, shape in shapes.items()):
         raise Malformed(f"has not the fields {', '.join(sorted(shapes))}, each of its type", where=where)
     signature = unb64(str(body.pop("sig")), "signature")

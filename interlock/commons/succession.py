@@ -14,7 +14,16 @@ from interlock.base.codec import Malformed
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.commons.statements import Kind, ed25519_key, made, opened
 
-__all__ = ["CHAIN_MOST", "Succession", "chain_from", "dump_succession", "parse_chain", "parse_succession"]
+__all__ = [
+    "CHAIN_MOST",
+    "Succession",
+    "chain_from",
+    "chain_to",
+    "dump_succession",
+    "parse_chain",
+    "parse_lineage",
+    "parse_succession",
+]
 
 CHAIN_MOST: Final = 32  # successions in one answer, of some 300 bytes each
 _SUCCESSION: Final = Kind("interlock-issuer-succession", "issuer", {"successor": str, "at": int})
@@ -53,6 +62,25 @@ def chain_from(successions: Mapping[str, Succession], first: Ed25519Verifier, la
         lines.append(successions[first.text].data)
         first = successions[first.text].successor
     return b"\n".join(lines)
+
+
+def chain_to(successions: Mapping[str, Succession], last: Ed25519Verifier) -> bytes:
+    """The chain of the keys that `last` followed, the oldest in front; empty where it followed none. At most 32."""
+    before = {found.successor.text: found for found in successions.values()}
+    lines: list[bytes] = []
+    while last.text in before and len(lines) < CHAIN_MOST:
+        lines.insert(0, before[last.text].data)
+        last = before[last.text].issuer
+    return b"\n".join(lines)
+
+
+def parse_lineage(data: bytes, last: Ed25519Verifier, *, where: str) -> tuple[Ed25519Verifier, ...]:
+    """The keys that a key followed, in the word of each of them. Raises: Malformed, BadSignature."""
+    first = parse_succession(data.partition(b"\n")[0], where=where).issuer
+    keys = first, *parse_chain(data, first, where=where)
+    if keys[-1] != last:
+        raise Malformed("follows a chain that leads to another key", where=where)
+    return keys[:-1]
 
 
 def parse_chain(data: bytes, first: Ed25519Verifier, *, where: str = "successions") -> tuple[Ed25519Verifier, ...]:

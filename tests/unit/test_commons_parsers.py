@@ -69,7 +69,7 @@ from interlock.commons.reviewers import Reviewer, Reviewers, parse_reviewers
 from interlock.commons.rootplan import finish_root
 from interlock.commons.statements import Kind, made, opened
 from interlock.commons.stepback import read_step_back
-from interlock.commons.succession import dump_succession, parse_chain, parse_succession
+from interlock.commons.succession import dump_succession, parse_chain, parse_lineage, parse_succession
 from interlock.commons.task_withdrawal import build_withdrawal, parse_withdrawal
 from interlock.commons.timefloor import read_floor
 from interlock.commons.transcript import demand_transcript, transcript_of
@@ -281,6 +281,9 @@ FILES: dict[str, Callable[[], File]] = {
     "succession": lambda: _statement(dump_succession(ISSUER, KEYS[0].verifier, 7), lambda d: parse_succession(d)),
     "successions": lambda: _statement(
         dump_succession(ISSUER, KEYS[0].verifier, 7), lambda d: parse_chain(d, ISSUER.verifier)
+    ),
+    "lineage": lambda: _statement(
+        dump_succession(ISSUER, KEYS[0].verifier, 7), lambda d: parse_lineage(d, KEYS[0].verifier, where="f")
     ),
     "statement": lambda: _statement(made(_KIND, ISSUER, told="x", at=7), lambda d: opened(_KIND, d, where="f"), ISSUER),
     "notice": lambda: File(Notice(ORIGIN, 5, bytes(32), (b"note",)).data, parse_notice, (Malformed,)),

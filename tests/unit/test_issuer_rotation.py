@@ -24,7 +24,14 @@ from interlock.base.signed import unsigned
 from interlock.commons import issuer_keys
 from interlock.commons.enrolment import dump_enrolment, dump_token_request, parse_certificate, parse_count
 from interlock.commons.issuer_keys import ISSUER_KEY, IssuerKeys, read_issuer_keys, succeed
-from interlock.commons.membership import BLIND, CERTIFICATE, MembershipProof, certificate_message, owed_by
+from interlock.commons.membership import (
+    BLIND,
+    CERTIFICATE,
+    MembershipProof,
+    certificate_message,
+    owed_by,
+    parse_member_keys,
+)
 from interlock.commons.succession import CHAIN_MOST, dump_succession, parse_chain
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
@@ -441,3 +448,19 @@ def test_a_certificate_of_an_old_epoch_is_signed_with_its_key(world: RotatingWor
         new.verify(message, proof.signature)
     with pytest.raises(NotFound):
         world.issuer.successors(new.public.hex())
+
+
+@BOTH
+def test_member_keys_of_a_rotated_issuer_show_which_keys_it_followed(world: RotatingWorld, backend: str) -> None:
+    before = world.signer.verifier
+    old = parse_member_keys(opened(world, EPOCH, backend), where="old")
+    between = world.rotate()
+    world.rotate()
+    new = parse_member_keys(opened(world, EPOCH + 1, backend), where="new")
+    assert (old.issuer, old.former) == (before, ())
+    assert new.former == (before, between)
+    assert b"follows" not in old.data
+
+
+def opened(world: RotatingWorld, epoch: int, backend: str) -> bytes:
+    return world.issuer.open_epoch(NAME, epoch, backend, 0, DAY_US, bits=2048)

@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 
 from interlock.base.clock import ManualClock, SystemClock
+from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, InterlockError
 from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound
 from interlock.base.files import BadState, replace
+from interlock.base.keys import Ed25519Signer
+from interlock.base.primitives import BadSignature
 from interlock.base.settings import BadConfig
 from interlock.commons.enrolment import dump_enrolment
 from interlock.commons.indicators import BadCatalog
 from interlock.commons.memberfiles import demand_issuer_apart, member_file
-from interlock.commons.membership import BLIND, MemberKeys, parse_member_keys
+from interlock.commons.membership import BLIND, CERTIFICATE, MemberKeys, build_member_keys, parse_member_keys
 from interlock.commons.monitor import Monitor
 from interlock.commons.operators import OneHand, Operators, parse_operators
 from interlock.commons.pins import init_node
+from interlock.commons.succession import dump_succession
 from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
@@ -130,6 +134,56 @@ def test_a_monitor_finds_keys_and_counts_behind_their_entries_and_misses_what_is
             gone.unlink()
             commons.clock.advance(2 * 86_400)
             assert {alarm.kind for alarm in monitor.look().open} >= {"missing"}
+
+
+def keys_by(issuer: Ed25519Signer, epoch: int, *chain: bytes) -> bytes:
+    """Member keys of an epoch in an issuer's word, with what shows which keys it followed."""
+    values = {"task": NAME, "epoch": epoch, "backend": CERTIFICATE, "operator": "enrol.example", "closes_at": 1}
+    return build_member_keys(issuer, **values, token_key=b"", follows=b"\n".join(chain)).data  # type: ignore[arg-type]
+
+
+def test_whoever_signs_for_tasks_alone_puts_no_issuer_in_anothers_place_without_an_alarm(tmp_path: Path) -> None:
+    first, second, third, thief = (seed(name) for name in ("issuer", "second", "third", "thief"))
+    one, two = dump_succession(first, second.verifier, 1), dump_succession(second, third.verifier, 2)
+    with world(tmp_path) as commons:
+        mirrors = {name: commons.mirror(name) for name in ("east", "west")}
+        pins = init_node(tmp_path / "monitor-pins", log_policy=log_policy(), root=commons.root)
+        places: dict[str, Fetcher] = {name: DirectoryFetcher(m.public) for name, m in mirrors.items()}
+        with contextlib.closing(Monitor(tmp_path / "monitor", pins, places, commons.clock)) as monitor:
+
+            def alarms(*files: bytes) -> list[str]:
+                published(commons, *files)
+                for mirror in mirrors.values():
+                    mirror.copy()
+                return [f"{alarm.kind} {alarm.where}" for alarm in monitor.look().new]
+
+            assert alarms(keys_by(first, EPOCH), keys_by(first, EPOCH + 1)) == []
+            assert alarms(keys_by(second, EPOCH + 2, one), keys_by(first, EPOCH + 3)) == []  # opened before, both good
+            assert alarms(keys_by(third, EPOCH + 4, one, two)) == []
+            stolen = f"issuer task {NAME}: {thief.verifier.text}"
+            assert alarms(keys_by(thief, EPOCH + 5)) == [stolen]
+            assert alarms(keys_by(thief, EPOCH + 6)) == [], "said once, and it stays open"
+            own = dump_succession(thief, seed("thief 2").verifier, 3)  # its own chain leads to nobody known
+            assert alarms(keys_by(seed("thief 2"), EPOCH + 7, own)) == [
+                f"issuer task {NAME}: {seed('thief 2').verifier.text}"
+            ]
+            assert sum(alarm.kind == "issuer" for alarm in monitor.look().open) == 2
+
+
+def test_a_chain_that_the_issuers_before_did_not_sign_is_no_chain() -> None:
+    first, second, third = (seed(name) for name in ("issuer", "second", "third"))
+    one, other = dump_succession(first, second.verifier, 1), dump_succession(second, third.verifier, 2)
+    assert [k.text for k in parse_member_keys(keys_by(second, EPOCH, one), where="x").former] == [first.verifier.text]
+    forged = one.replace(second.verifier.text.encode(), third.verifier.text.encode())
+    for signer, chain in (
+        (third, (one,)),
+        (third, (other, one)),
+        (third, (forged,)),
+        (second, (b"",)),
+        (first, (one,)),
+    ):
+        with pytest.raises((Malformed, BadSignature)):
+            keys_by(signer, EPOCH, *chain) if chain != (b"",) else keys_by(signer, EPOCH, b"", b"")
 
 
 # who runs what

@@ -50,7 +50,7 @@ from interlock.commons.membership import (
     parse_member_keys,
 )
 from interlock.commons.statements import MAX_STATEMENT
-from interlock.commons.succession import chain_from
+from interlock.commons.succession import chain_from, chain_to
 from interlock.node.http import BadBody, body_of
 from interlock.node.storage.issuer import Epoch, IssuerStore, MemberState, Refused
 
@@ -126,6 +126,7 @@ class Issuer:
             closes_at=closes_at,
             token_key=token_key,
             least_age=least_age,
+            follows=chain_to(self._keys.successions, self.verifier),
         )
         return self._store.add_epoch(task, epoch, Epoch(keys.data, closes_at, private, opens_at)).keys
 
