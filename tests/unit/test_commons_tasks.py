@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.base.codec import Malformed
-from interlock.base.errors import BadInput
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.fetch import NotFound
 from interlock.commons.indicators import BadCatalog
 from interlock.commons.layout import MAX_DAP_TASK
@@ -16,6 +16,8 @@ from interlock.commons.logged import NotLogged
 from interlock.commons.monitor import GRACE_US
 from interlock.commons.task_withdrawal import TaskWithdrawn, build_withdrawal, parse_withdrawal
 from interlock.commons.updater import Stale
+from interlock.node.cli import mesh_dap_withdraw
+from interlock.node.cli.main import main
 from tests.unit.commons_world import World, sign_past_the_log, world
 from tests.unit.test_commons_monitor import Watched
 
@@ -124,3 +126,29 @@ def test_a_monitor_finds_a_withdrawal_in_the_log_and_at_each_mirror(commons: Wor
     watched = Watched(commons)
     assert watched.look(GRACE_US + 1).open == ()
     watched.monitor.close()
+
+
+def test_an_operator_takes_a_task_back_by_a_command(
+    commons: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mesh_dap_withdraw, "publisher_of", lambda config, clock: commons.publisher)
+    commons.publisher.publish_dap_task("task-1", DATA)
+
+    def withdraw(name: str, why: str) -> int:
+        command = ["mesh", "dap", "task", "withdraw", name, "--why", why, "--dir", str(commons.home / "commons")]
+        return main(command)
+
+    assert withdraw("task-1", "its key was lost") == EXIT_OK
+    told = capsys.readouterr().out
+    assert "task-1@withdrawn-tasks version 1" in told
+    assert "is withdrawn, for ever" in told
+    with pytest.raises(TaskWithdrawn):
+        commons.member("node").dap_task("task-1")
+    for name, why, said in (
+        ("task-2", "why", "was not published here"),
+        ("task-1", "x\ny", "why is not one line"),
+        ("Task/1", "why", "task is not of"),
+    ):
+        assert withdraw(name, why) == EXIT_REFUSED
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
