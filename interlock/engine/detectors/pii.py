@@ -25,8 +25,9 @@ __all__ = ["DETECTORS", "redacted_pii"]
 _PARAMS: Final[dict[str, type | tuple[type, ...]]] = {"emails": bool}
 # Each pattern begins with what it reads and looks back after that: so `re` finds quickly where one may begin.
 # digits in groups of four and more (the last may be shorter), so that tables of small numbers are no cards
+_SPLITS: Final = r" \u00a0\u2009\u202f\u2010-\u2015-"  # what stands between two groups
 _DIGITS: Final = re.compile(
-    r"\d(?<!\d\d)\d{3,18}(?!\d)(?:[ \u00a0\u2009\u202f\u2010-\u2015-]{1,2}\d{1,19}(?!\d)){0,400}"
+    rf"\d(?<!\d\d)(?=[\d{_SPLITS}]{{12}})\d{{3,18}}(?!\d)(?:[{_SPLITS}]{{1,2}}\d{{1,19}}(?!\d)){{0,400}}"
 )
 _DIGIT: Final = re.compile(r"\d\d")
 _GROUP: Final = re.compile(r"\d+")
@@ -212,34 +213,30 @@ def _ssns(text: str, put: Callable[[str], str]) -> str:
 
 def _cards(text: str, put: Callable[[str], str]) -> str:
     """The text with the cards in it masked; a card begins and ends where a group of a run of digits does."""
-    joined = _spaced(_BETWEEN.join([run for run in _DIGITS.findall(text) if len(run) >= _SHORTEST])).encode()
+    joined = _spaced(_BETWEEN.join(_DIGITS.findall(text))).encode()
+    if not joined:
+        return text
     begun = (b" " + joined).translate(_AS_WORDS).replace(b" a", b"b").translate(_IS_ENDS)
     digits = joined.replace(b" ", b"")
-    runs: list[re.Match[str]] = []
-    run_at: list[int] = []
+    runs = _DIGITS.finditer(text)
+    groups: list[tuple[int, int]] = []  # of the last run looked at: where in the text each begins and ends
+    starts: list[int] = []  # and where among the digits
+    past = 0  # where the next run begins among them
     out: list[str] = []
     copied = free = 0
     for begin, end in _of_luhn(digits, begun, joined):
         if begin < free or not _is_brand(digits, begin, end) or not _is_grouped(begun, begin, end):
             continue
-        if not runs:
-            runs = [run for run in _DIGITS.finditer(text) if run.end() - run.start() >= _SHORTEST]
-            sizes = (len(run) - run.count(b" ") for run in joined.split(_BETWEEN.encode()))
-            run_at = list(itertools.accumulate(map(_ZEROS.__add__, sizes), initial=0))
-        held = bisect_right(run_at, begin) - 1
-        first, last = (_place(runs[held], digit - run_at[held]) for digit in (begin, end - 1))
+        while past <= begin:
+            run = next(runs)
+            spans = map(re.Match[str].span, _GROUP.finditer(run.group()))
+            groups = [(run.start() + first, run.start() + last) for first, last in spans]
+            starts = list(itertools.accumulate((last - first for first, last in groups), initial=past))
+            past = starts.pop() + _ZEROS
+        first, last = groups[bisect_right(starts, begin) - 1][0], groups[bisect_right(starts, end - 1) - 1][1]
         out += [text[copied:first], put("CREDIT_CARD")]
-        copied, free = last + 1, end
+        copied, free = last, end
     return "".join([*out, text[copied:]])
-
-
-def _place(run: re.Match[str], digit: int) -> int:
-    """Where in the text a digit of a run stands."""
-    for group in _GROUP.finditer(run.group()):
-        if digit < group.end() - group.start():
-            return run.start() + group.start() + digit
-        digit -= group.end() - group.start()
-    return run.end()
 
 
 def _spaced(runs: str) -> str:
@@ -248,7 +245,7 @@ def _spaced(runs: str) -> str:
     return runs.replace("  ", " ")
 
 
-def _of_luhn(digits: bytes, begun: bytes, joined: bytes) -> list[tuple[int, int]]:
+def _of_luhn(digits: bytes, begun: bytes, joined: bytes) -> Iterator[tuple[int, int]]:
     """The parts of whole groups that pass the Luhn check and are as long as a card, of each begin the longest first.
 
     The sums of all parts of one length are added up at once, in the bytes of one number: none is larger than 171.
@@ -266,8 +263,11 @@ def _of_luhn(digits: bytes, begun: bytes, joined: bytes) -> list[tuple[int, int]
             continue
         tens = summed.to_bytes(len(digits) + 1, "little").translate(_IS_TENS)
         held = (whole & int.from_bytes(tens, "little")).to_bytes(len(digits) + 1, "little")
-        found += [(at.start() << 5) - size for at in re.finditer(b"\1", held)]
-    return [((code + 31) >> 5, ((code + 31) >> 5) + (-code & 31)) for code in sorted(found)]
+        first, past = held.find(1), held.rfind(1) + 1
+        found += [(at << 5) - size for at in itertools.compress(range(first, past), held[max(first, 0) : past])]
+    for code in sorted(found):
+        begin = (code + 31) >> 5
+        yield begin, begin + (-code & 31)
 
 
 def _is_brand(digits: bytes, begin: int, end: int) -> bool:
@@ -334,8 +334,13 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
         kept: object = new.encode("utf-8", "surrogateescape") if isinstance(value, bytes) else new
         return kept, ", ".join(dict.fromkeys(kinds))
 
+    def holds(text: str) -> bool:
+        return bool(redacted_pii(text, emails=emails, most=1)[1])
+
     def pii_redaction(event: SensorEvent) -> Decision | None:
-        return mask_decision(event, mask, "pii_redaction")
+        return mask_decision(
+            event, mask, "pii_redaction", lambda text: bool(redacted_pii(text, emails=emails, most=1)[1])
+        )
 
     return pii_redaction
 

@@ -52,6 +52,8 @@ _LONG: Final = 1 << 12  # characters of a text in which one sign is found many t
 _SIGNS: Final = frozenset("".join(literal for form in FORMS for literal in form.literals))
 # A JWT from its second part on; what is no part of one; and where its first part may begin
 _JWT_PARTS: Final = re.compile(r"\.eyJ[\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])")
+# where a second part may begin: a first one has so many characters at least
+_JWT_SECOND: Final = re.compile(r"\.eyJ(?<=[\w-]{13}\.eyJ)(?=[\w-]{4})")
 _NO_PART: Final = re.compile(r"[^\w-]+")
 _JWT_BEGIN: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ(?=[\w-]{10})")
 _FIRST_PART: Final = 2003  # characters of it, at most
@@ -64,6 +66,7 @@ _NAMED: Final = re.compile(
     r"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))",
     re.I,
 )
+_SHORT_VALUE: Final = 64  # characters of a value whose characters are counted one by one
 _PLAIN_VALUE: Final = 7  # the group of a value that is not quoted
 _NAMES: Final = ("pass", "pw", "secret", "token", "key", "credential")
 # a name that goes on like this speaks of a secret and does not hold one
@@ -169,7 +172,8 @@ def _jwts(text: str, put: Put) -> str:
     """Many may begin within a part that no second part follows: so the first is looked for from the second."""
     out: list[str] = []
     copied = past = at = 0
-    while (second := text.find(".eyJ", at)) >= 0:
+    while may_be := _JWT_SECOND.search(text, at):
+        second = may_be.start()
         at = second + 1
         head = text[max(past, second - _FIRST_PART, text.rfind(".", past, second) + 1) : second]
         begun = _JWT_BEGIN.search(text, second - len(_NO_PART.split(head)[-1]), second)
@@ -296,7 +300,9 @@ def _varied(key: str) -> bool:
 def _entropy(text: str) -> float:
     """Bits a character (Shannon)."""
     size = len(text)
-    return -sum(n / size * math.log2(n / size) for n in Counter(text).values())
+    each = Counter(text).values() if size > _SHORT_VALUE else map(text.count, dict.fromkeys(text))
+    shares = [count / size for count in each]
+    return -sum([share * math.log2(share) for share in shares])
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:
@@ -313,7 +319,7 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
         return kept, ", ".join(dict.fromkeys(kinds))
 
     def secrets(event: SensorEvent) -> Decision | None:
-        return mask_decision(event, mask, _ID)
+        return mask_decision(event, mask, _ID, lambda text: bool(redacted_secrets(text, most=1)[1]))
 
     return secrets
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
-from interlock.engine.detectors.walk import texts, visible
+from interlock.engine.detectors.walk import texts, together, visible
 from interlock.engine.event import PHASES, SensorEvent
 from interlock.engine.policy.model import RuleFunction
 
@@ -66,6 +66,9 @@ def _detector(name: str, finds: Callable[[str], bool], reason: str) -> Callable[
         checked_params(name, params, {})
 
         def rule(event: SensorEvent) -> Decision | None:
+            many = together(event.args.values())
+            if many is not None and not finds(many):
+                return None
             for path, _, text in texts(event.args):
                 if finds(text[:_LIMIT]):
                     return Decision.block(reason, name, path)
@@ -81,6 +84,8 @@ def _hides(text: str) -> bool:
 
 
 def _escapes(text: str) -> bool:
+    if text.isascii() and "\x1b" not in text:
+        return False
     return _ESCAPE.search(_COLOUR.sub("", text)) is not None
 
 
