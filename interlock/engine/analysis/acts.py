@@ -14,6 +14,7 @@ from interlock.engine.analysis.values import UNKNOWN, Arg
 
 __all__ = ["arrives", "deleted", "filled", "linked", "moved", "permitted", "swept"]
 
+_MOUNTED: Final = ("/mnt", "/media", "/opt", "/srv", "/Volumes")
 _GIT_DIR: Final = re.compile(r"(^|/)\.git(/(objects|refs|HEAD|logs|index)?(/.*)?)?$")
 
 
@@ -75,6 +76,8 @@ def moved(walk: Walk, arg: Arg) -> Iterator[Finding]:
     top = where.scope in ("root", "home") or (where.scope == "system" and "/" not in where.path[1:])
     if where.whole and top:
         yield Finding("fs.delete.root", where.path, where.scope)
+    elif where.whole and where.scope == "system" and not where.path.startswith(_MOUNTED):
+        yield Finding("fs.write.system", where.path, where.scope)
     yield from _special(arg, where, False)
 
 

@@ -44,7 +44,8 @@ _PLACES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
             r"|^\x01/\.config/(systemd|autostart)/|^/(usr/)?lib/systemd/"),
         ("persist.git_hook", r"(^|/)\.git/(hooks/[^/.]+|config)$|(^|/)\.husky/[^/]+$|^\x01/\.gitconfig$"),
         ("privilege.account", r"^/etc/(sudoers(\.d/.*)?|passwd|shadow|group|gshadow|doas\.conf|pam\.d/.*)$"),
-        ("system.traces", r"^\x01/\.([a-z]+_|z)history$|^/var/log/(wtmp|btmp|lastlog|auth\.log|secure|audit/.*)$"),
+        ("system.traces", r"^\x01/\.([a-z]+_|z)history$"
+            r"|^/var/log/(wtmp|btmp|lastlog|auth\.log|secure|syslog|messages|kern\.log|system\.log|audit/.*)$"),
     )
 )  # fmt: skip
 _SECRETS: Final = re.compile(

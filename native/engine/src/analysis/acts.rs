@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::effects::Finding;
 use super::paths::{is_disk, Place};
-use super::patterns::Pattern;
+use super::patterns::{starts, Pattern};
 use super::places::{by_place, is_cache, is_public, is_secret, protected, AGENT_FOLDERS};
 use super::values::{after_last, Arg, UNKNOWN};
 use super::walk::{Call, Walk};
@@ -16,6 +16,7 @@ static OPEN_MODE: LazyLock<Pattern> = LazyLock::new(|| {
 });
 static SUID_MODE: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"^(?:[4567][0-7]{3}|[ua]*u[ua]*\+[rwx]*s[rwx]*|\+s)$"));
+const MOUNTED: &[&str] = &["/mnt", "/media", "/opt", "/srv", "/Volumes"];
 const MAX_SOURCES: usize = 32;
 
 fn at(name: &'static str, place: &Place) -> Finding {
@@ -124,6 +125,8 @@ pub fn moved(walk: &mut Walk, arg: &Arg) -> Vec<Finding> {
     let mut found = Vec::new();
     if place.whole && top {
         found.push(at("fs.delete.root", &place));
+    } else if place.whole && place.scope == "system" && !starts(&place.path, MOUNTED) {
+        found.push(at("fs.write.system", &place));
     }
     found.extend(special(arg, &place, false));
     found

@@ -80,7 +80,7 @@ static PLACES: LazyLock<[(&str, Pattern); 8]> = LazyLock::new(|| {
             "system.traces",
             Pattern::new(concat!(
                 r"^\x01/\.([a-z]+_|z)history\n?$",
-                r"|^/var/log/(wtmp|btmp|lastlog|auth\.log|secure|audit/.*)\n?$",
+                r"|^/var/log/(wtmp|btmp|lastlog|auth\.log|secure|syslog|messages|kern\.log|system\.log|audit/.*)\n?$",
             )),
         ),
     ]
