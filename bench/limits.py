@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+import random
+import string
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 import interlock
 from bench.plain import installed_with, under
 from bench.report import Goal, Line, Report, Turn, profiles
 from bench.timing import measure
+from interlock.engine.detectors.secret_forms import FORMS
 from interlock.engine.policy.builtins import builtin
 
 __all__ = ["CASES", "RESULTS", "goals", "result_policy", "run"]
@@ -67,25 +70,48 @@ CASES: Final[dict[str, Callable[[], tuple[str, dict[str, object]]]]] = {
     "256 KB of secrets": lambda: ("http_post", {"url": "https://api.example.org/x", "body": "secret = '" * 25_000}),
 }
 
-# what a tool returned, a unit that is repeated up to a megabyte: prose, and what each detector has to look at closely
+# what a tool returned, a unit that is repeated up to a megabyte of UTF-8: prose, and what each detector has to look at
+# closely
 RESULTS: Final = {
     "prose": "the tool printed this line, and then another one like it\n",
     "JSON": '{"id": 12345, "name": "tokenizer", "key": "abc def", "url": "https://x.example/a?b=c"},\n',
     "passwords": "password = 'hunter2hunter2'\n",
     "password=": "password=",
+    "pass": "pass",
     "key:": "key:",
+    "keys of one letter": "key='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'",
     "digits": "4111 1111 ",
+    "digits of full width": "\uff14\uff11\uff11\uff11 ",
+    "cards that fail the check": "4111 1111 1111 1112\n",
     "IBANs": "DE89 ",
     "IBANs that end with a word": "AT89 ",
+    "IBANs, one a line": "AT89\n",
+    "IBANs that fail the check": "DE89 3704 0044 0532 0130 01\n",
     "URLs": "http://a:b",
     "@": "a@",
     "heads of private keys": "-----BEGIN PRIVATE KEY-----",
     "starts of JWTs": "eyJaaaaaaaaaaaa.",
     "starts of JWTs within each other": "-eyJ",
+    "JWTs within JWTs": "eyJ-eyJ-eyJ.eyJ-",
+    "literals of issuers": " ".join(f"{literal}aaaaaaaaaaaa" for form in FORMS for literal in form.literals) + " ",
+    "an issuer's sign": "aa1Q~",
     "openings of marks": "[",
     "no digits of many bytes": "\U0001f600",
+    "flags": "\U0001f1e6",
     "curl -u": "curl -u ",
     "Cyrillic": "\u043f\u0430\u0440\u043e\u043b\u044c ",
+    "three alphabets": "a\u044f\u4e2d",
+    "marks without letters": "\u0301",
+    "commands for a pattern": "npm ",
+}
+_DRAWN: Final = random.Random(1)  # noqa: S311 - drawn to be measured
+# the same, where a unit does not say it: signs that were drawn, and values of many small texts
+_OTHERS: Final[dict[str, Callable[[], object]]] = {
+    "signs that were drawn": lambda: "".join(_DRAWN.choices(string.ascii_letters + string.digits + "-_", k=_MEGABYTE)),
+    "IBANs that were drawn": lambda: " ".join(f"AT{_DRAWN.randrange(100):02}" for _ in range(_MEGABYTE // 5)),
+    "100,000 texts": lambda: ["abcdefghij"] * 100_000,
+    "50,000 mappings": lambda: [{"a": "b", "c": 1} for _ in range(50_000)],
+    "mappings within each other": lambda: [_deep(50) for _ in range(600)],
 }
 
 
@@ -110,10 +136,9 @@ def run() -> Report:
         for name, make in CASES.items():
             add(_CALLS, name, engine, calls, [_again(make(), k) for k in range(times + 1)])
         scans = under(installed_with(results, python=engine == "python"), _scan)
-        for name, unit in RESULTS.items():
-            text = (unit * (_MEGABYTE // len(unit)))[: _MEGABYTE - 8]
+        for name, value in _results():
             kind = _PROSE if name == "prose" else _HOSTILE
-            add(kind, f"1 MB result of {name}", engine, scans, [f"{text} {k}" for k in range(times + 1)])
+            add(kind, f"1 MB result of {name}", engine, scans, [_other(value, k) for k in range(times + 1)])
     reached: list[Goal] = []
     turns: list[Turn] = []
     for kind in (_CALLS, _PROSE, _HOSTILE):
@@ -144,6 +169,24 @@ def goals(native: int, python: int, kind: str = "the slowest case") -> list[Goal
         (f"ms p95 of {kind}, native (5)", native / _MILLI, native <= 5 * _MILLI),
         (f"ms p95 of {kind}, Python (200)", python / _MILLI, python <= 200 * _MILLI),
     ]
+
+
+def _results() -> Iterator[tuple[str, object]]:
+    """What a tool returned, each with its name: at most a megabyte, one sample's number included."""
+    for name, unit in RESULTS.items():
+        yield name, unit * ((_MEGABYTE - 8) // len(unit.encode()))
+    for name, make in _OTHERS.items():
+        value = make()
+        yield name, value[: _MEGABYTE - 8] if isinstance(value, str) else value
+
+
+def _other(value: object, sample: int) -> object:
+    """The same result with a text that was not read before."""
+    return f"{value} {sample}" if isinstance(value, str) else [*cast("list[object]", value), f"{sample}"]
+
+
+def _deep(levels: int) -> object:
+    return ["abcdefghij", "small"] if levels == 0 else {"in": _deep(levels - 1), "beside": "x y z"}
 
 
 def _bash(command: str) -> tuple[str, dict[str, object]]:
