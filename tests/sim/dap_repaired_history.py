@@ -96,11 +96,13 @@ class RepairedSimulation(Simulation):
 
     def amend(self, totals: list[int]) -> None:
         """A report that was left out after its id was forgotten is known from the record of the repair alone."""
-        dropped = {part.job_id for r in self.watched["leader"].repairs(self.task.task_id) for part in r.ours}
+        repairs = self.watched["leader"].repairs(self.task.task_id)
         rows: Any = self.watched["leader"]._read("SELECT id FROM reports")
         known = {bytes(row[0]) for row in rows}
         for place, (sent, fate) in enumerate(self.fated()):
-            report_id = sent.report.metadata.report_id
+            report_id, bucket = sent.report.metadata.report_id, sent.report.metadata.time
+            of = [r for r in repairs if _holds(r.selection, fate.batch, bucket)]  # a job may be of several hours
+            dropped = {part.job_id for r in of for part in r.ours}
             jobs = {job for job, ids in self.jobs.items() if report_id in ids}
             if fate.state == "aggregated" and report_id not in known and jobs & dropped:
                 counted = len(jobs) > 1 and totals[place]  # in the later one, of two that it was in
