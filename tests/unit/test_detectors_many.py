@@ -72,3 +72,10 @@ def test_one_find_does_not_make_a_hundred_thousand_texts_slow() -> None:
     many = ["abcdefghij"] * 100_000 + ["AKIA" + "RDGYZZR3NSGAJU44"]
     for name in DETECTORS:
         demand_soon(1.0, lambda name=name: says(name, many))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("before", ["key:", "key", "token: new", "authorization:", "bearer"])
+def test_what_one_text_begins_does_not_hide_what_the_next_one_holds(before: str) -> None:
+    held = "pw=a1b2c3d4e"  # no random value, as which it would be read behind that word
+    for pair in ([before, held], [held, before]):
+        assert "pw=[REDACTED PASSWORD]" in masked(says("secrets", [*pair, *FILL]))
