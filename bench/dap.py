@@ -26,6 +26,7 @@ from interlock.dap.backend import SealedShare, VdafBackend
 from interlock.dap.client import upload
 from interlock.dap.collector import Collector
 from interlock.dap.drafts import Role
+from interlock.dap.driver import JOB_SIZE
 from interlock.dap.messages import Interval
 from interlock.dap.messages import Report as DapReport
 from interlock.dap.shares import KeyRing, sealed_share
@@ -42,7 +43,7 @@ _RATE_LEAST: Final = 2_000.0  # reports a second of length 100 into one task, up
 _COUNT: Final = {100: 6_000, 1000: 2_000}
 _QUICK: Final = {100: 2_000, 1000: 600}
 _REFERENCE: Final = 40  # reports
-_BATCH: Final = 100  # reports of a request, and of a job
+_BATCH: Final = 100  # reports of a request
 _UPLOADERS: Final = 2
 _MEMORY_MOST_MIB: Final = 300
 
@@ -126,8 +127,8 @@ def _alone(world: World, root: Path, vdaf: VdafBackend, reports: Sequence[DapRep
         return sealed_share(task, rings[role], *about, share, now_us, inbound, lambda: admit(task, *about))
 
     started = time.perf_counter()
-    for at in range(0, len(reports), _BATCH):
-        some = reports[at : at + _BATCH]
+    for at in range(0, len(reports), JOB_SIZE):
+        some = reports[at : at + JOB_SIZE]
         info = task.draft.input_share_info(Role.LEADER)
         firsts = vdaf.leader_job(
             world.held.verify_key, task.context, info, [sealed(Role.LEADER, report) for report in some]

@@ -80,7 +80,7 @@ from interlock.dap.vdaf.ping_pong import leader_continued
 
 __all__ = ["JOB_SIZE", "Driver", "Progress"]
 
-JOB_SIZE: Final = 100  # reports a job, at most
+JOB_SIZE: Final = 200  # reports a job, at most: each job costs a few transactions and a request beside its reports
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
 LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
 SPOILT_MOST: Final = 3  # answers that cannot be read, before a job is abandoned

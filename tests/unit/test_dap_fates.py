@@ -147,6 +147,20 @@ def test_what_the_helper_cannot_open_is_turned_down_by_it_at_init(world: World) 
     assert ends(world, bad) == [("rejected", "hpke_decrypt_error", "helper", "init")]
 
 
+def test_what_is_sealed_to_a_key_that_the_helper_has_no_more_is_lost_and_said_to_be(world: World) -> None:
+    good = world.report(bits(0))
+    lost = dataclasses.replace(good, helper_share=dataclasses.replace(good.helper_share, config_id=77))
+    assert world.upload(lost, member="acme") == [], "the leader cannot tell"
+    for member in ("globex", "initech"):
+        assert world.upload(world.report(bits(1)), member=member) == []
+    gone = [("rejected", "hpke_decrypt_error", "helper", "init")]  # dap-18 has one name for both (4.5.3.3)
+    for _ in range(2):
+        world.drive()
+        assert ends(world, lost) == gone
+        assert world.leader_store.states(world.task.task_id).aggregated == 2, "the others of its job are counted"
+        assert world.upload(lost, member="acme") == [], "a retry changes nothing"
+
+
 def test_what_does_not_prove_itself_is_turned_down_by_the_helper(world: World) -> None:
     good = world.report(bits(5))
     about = (good.metadata, good.public_share)
