@@ -7,6 +7,7 @@ keeps there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -155,13 +156,17 @@ def reporters_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[R
         stack.callback(keys.close)
         store = open_store(config.home)
         stack.callback(store.close)
-        commons = Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
+
+        @functools.cache
+        def commons() -> Subscriber:
+            return Subscriber(config.home, mirrors_of(config.commons_url()), SystemClock())
+
         leader = credentials = None
         if any(task.membership is None for task in tasks):
             leader = HttpExchange(_token(reporting))
             stack.callback(leader.close)
         if any(task.membership is not None for task in tasks):
-            credentials = _credentials(config, store, keys, commons)
+            credentials = _credentials(config, store, keys, commons())
         shared = (SystemClock(), Standing(config.home, store, commons, SystemClock()), reporting.nodes)
         yield [_reporter(config.home, store, task, keys, leader, credentials, *shared) for task in tasks]
 

@@ -356,7 +356,7 @@ def test_a_member_whose_clock_is_far_ahead_asks_once_and_says_so_in_one_line(
     agree(acme.home, acme.store, counts.task, told, world.clock.now_us())
     ahead = ManualClock(world.clock.now_us() + 6 * PRECISION * MICROSECONDS)
     keys = Line(counts)
-    standing = Standing(acme.home, acme.store, Publishing(counts.task), ahead)
+    standing = Standing(acme.home, acme.store, lambda: Publishing(counts.task), ahead)
     reporter = Reporter(acme.home, acme.store, counts.task, keys, keys, ahead, standing, acme.credentials)
     world.asked.clear()
     assert reporter.build() == 1, "of the epoch that runs, whose right it may have"

@@ -40,7 +40,7 @@ class Node:
 
     def turn(self, commons: Publishing | None = None) -> Reporter:
         member, clock = self.member, self.world.clock
-        standing = Standing(member.home, member.store, commons or self.commons.member("node"), clock)
+        standing = Standing(member.home, member.store, lambda: commons or self.commons.member("node"), clock)
         return Reporter(member.home, member.store, self.world.task, member.line, member.line, clock, standing)
 
     def withdraw(self) -> None:

@@ -57,7 +57,7 @@ def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
 def reporting(member: Member, exchange: Any) -> reporter.Reporter:
     """Its reporting for the task that it has, which stands."""
     task, clock = member.world.task, member.world.clock
-    stands = Standing(member.home, member.store, Publishing(task), clock)
+    stands = Standing(member.home, member.store, lambda: Publishing(task), clock)
     return reporter.Reporter(member.home, member.store, task, exchange, exchange, clock, stands)
 
 

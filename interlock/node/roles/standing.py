@@ -10,6 +10,7 @@ What ended is counted again only where a person agrees to it again, for which th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -36,9 +37,12 @@ class _Commons(Protocol):
 
 
 class Standing:
-    """What the commons says of one node's tasks, asked once of each in one turn of reporting."""
+    """What the commons says of one node's tasks, asked once of each in one turn of reporting.
 
-    def __init__(self, home: Path, store: NodeStore, commons: _Commons, clock: Clock) -> None:
+    `commons` opens it; called only where there is something to ask.
+    """
+
+    def __init__(self, home: Path, store: NodeStore, commons: Callable[[], _Commons], clock: Clock) -> None:
         self._home = home
         self._store = store
         self._commons = commons
@@ -55,7 +59,7 @@ class Standing:
         if not name:
             return
         try:
-            demand_published(self._commons, name, task)
+            demand_published(self._commons(), name, task)
         except (NotPublished, TaskWithdrawn) as e:
             now_us = self._clock.now_us()
             dropped = withdraw(self._home, self._store, name, now_us, Ended(name, e.what, now_us))
