@@ -90,12 +90,15 @@ def test_explain_names_the_place_of_each_rule(tmp_path: Path, capsys: pytest.Cap
     counted = rule("often", {"all": [{"action": "Bash"}, {"rate": {"above": 0, "seconds": 9}}]})
     linked = rule("linked", {"path": {"under": "/etc"}})
     lexical = rule("lexical", {"not": {"path": {"access": "read", "under": "/etc", "symlinks": False}}})
-    path = write(tmp_path / "p.json", counted, rule("plain", {"action": "Read"}), linked, lexical)
-    assert run("explain", path, json.dumps(LS), "--json") == 0
-    often, plain, *paths = json.loads(capsys.readouterr().out)["rules"]
-    assert (often["runs"], plain["runs"]) == ("python", "native")
-    assert [row["runs"] for row in paths] == ["python", "native"]
-    assert often["because"]
+    listed = rule("listed", {"detector": "indicator", "params": {"kind": "file", "digests": ["0a" * 32]}})
+    large = rule("large", {"arg": "n", "lt": 1 << 80})
+    words = rule("words", {"arg": "n", "regex": r"\bé", "flags": "u"})
+    path = write(tmp_path / "p.json", counted, linked, lexical, listed, large, words)
+    assert run("explain", path, json.dumps(LS), "--json", "--all") == 0
+    often, *natively, last = json.loads(capsys.readouterr().out)["rules"]
+    assert (often["runs"], often["because"]) == ("python", "it counts events")
+    assert [row["runs"] for row in natively] == ["native"] * 4
+    assert (last["runs"], last["because"]) == ("python", r"its regex has \b with flag u")
     assert often["verdict"] == "block"
 
 
