@@ -47,7 +47,7 @@ class Text(str):
 
     __slots__ = ()
     __eq__ = __hash__ = __len__ = __contains__ = __iter__ = __getitem__ = __str__ = __repr__ = __bool__ = _raise
-    encode = startswith = lower = split = find = strip = isascii = _raise  # type: ignore[assignment]
+    encode = startswith = lower = split = find = strip = isascii = _raise
 
 
 class Lying(str):
@@ -68,7 +68,7 @@ class Lying(str):
 class Pairs(dict[Any, Any]):
     """A dict that raises wherever it is asked."""
 
-    __eq__ = __len__ = __contains__ = __iter__ = __getitem__ = items = keys = values = get = _raise  # type: ignore[assignment]
+    __eq__ = __len__ = __contains__ = __iter__ = __getitem__ = items = keys = values = get = _raise
 
 
 class Empty(dict[Any, Any]):
@@ -84,19 +84,19 @@ class Empty(dict[Any, Any]):
 class Row(list[Any]):
     """A list that raises wherever it is asked."""
 
-    __eq__ = __len__ = __contains__ = __iter__ = __getitem__ = _raise  # type: ignore[assignment]
+    __eq__ = __len__ = __contains__ = __iter__ = __getitem__ = _raise
 
 
 class Number(int):
     """A number that raises wherever it is asked."""
 
-    __eq__ = __hash__ = __index__ = __lt__ = __gt__ = __int__ = __bool__ = _raise  # type: ignore[assignment]
+    __eq__ = __hash__ = __index__ = __lt__ = __gt__ = __int__ = __bool__ = _raise
 
 
 class Odd:
     """An object that raises whatever is asked of it."""
 
-    __eq__ = __hash__ = __repr__ = __str__ = __bool__ = __len__ = __iter__ = __getattr__ = _raise  # type: ignore[assignment]
+    __eq__ = __hash__ = __repr__ = __str__ = __bool__ = __len__ = __iter__ = __getattr__ = _raise
 
 
 class Word(enum.StrEnum):
