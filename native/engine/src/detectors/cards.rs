@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::detectors::finds::{Kinds, TooMany};
-use crate::detectors::reading::{next_byte, next_pair};
+use crate::detectors::reading::{bits_of, next_byte, next_pair, window, AHEAD, OWN};
 
 const MAX_GROUPS: usize = 401; // of digits in one run
 const LEAST_GROUP: usize = 4; // digits of a run's first group
@@ -198,8 +198,8 @@ pub fn cards<'t>(
 ) -> Result<Cow<'t, str>, TooMany> {
     let mut out = String::new();
     let mut run = Run::default();
-    let (mut copied, mut at) = (0, 0);
-    while let Some(start) = next_digit(&text, at, wide) {
+    let (mut copied, mut at, mut part) = (0, 0, 0);
+    while let Some(start) = next_start(&text, at, &mut part, wide) {
         let (whole, end) = run.read(&text, start);
         at = end;
         if !whole || !run.is_long() {
@@ -223,11 +223,63 @@ pub fn cards<'t>(
     Ok(out.into())
 }
 
-fn next_digit(text: &str, from: usize, wide: bool) -> Option<usize> {
-    let bytes = text.as_bytes();
-    if !wide {
-        return next_byte(bytes, from, |b| b.is_ascii_digit());
+/// The places in a window from which on so many digits and signs between them stand together as a card has at least,
+/// a bit each. What is not ASCII counts as a sign.
+#[must_use]
+pub fn cards_of(window: &[u8; 64]) -> u64 {
+    let ones = bits_of(window, may_stand);
+    let twos = ones & ones >> 1;
+    let fours = twos & twos >> 2;
+    let eights = fours & fours >> 4;
+    eights & fours >> 8 & ones >> 12
+}
+
+/// Whether a byte may stand in a card.
+#[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
+fn may_stand(byte: u8) -> bool {
+    byte.is_ascii_digit() | (byte == b' ') | (byte == b'-') | !byte.is_ascii()
+}
+
+/// The next part of a text from a place on in which a card may stand, as long as no digit beyond ASCII is there.
+fn next_part(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut at = from;
+    while at < bytes.len() {
+        let window = window(bytes, at);
+        let has_digits = window
+            .iter()
+            .fold(false, |any, byte| any | byte.is_ascii_digit());
+        let cards = if has_digits { cards_of(&window) } else { 0 };
+        if cards != 0 {
+            let ahead = usize::try_from(cards.trailing_zeros()).ok()?;
+            let start = from.max((at + ahead).saturating_sub(AHEAD));
+            let end = next_byte(bytes, start, |byte| !may_stand(byte));
+            return Some((start, end.unwrap_or(bytes.len())));
+        }
+        at += OWN;
     }
+    None
+}
+
+/// The next digit from a place on that may be part of a card; `part` ends the part of the text that was looked at last.
+fn next_start(text: &str, from: usize, part: &mut usize, wide: bool) -> Option<usize> {
+    if wide {
+        return next_digit(text, from);
+    }
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        let here = bytes.get(..*part)?;
+        let next = next_byte(here, at, |byte| byte.is_ascii_digit());
+        if next.is_some() {
+            return next;
+        }
+        (at, *part) = next_part(bytes, at.max(*part))?;
+    }
+}
+
+/// The next digit of any script from a place on.
+fn next_digit(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
     let mut seek = from;
     loop {
         let found = next_pair(bytes, seek, begins_digit)?;
@@ -387,7 +439,9 @@ fn luhn(plain: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_wide_digit, next_digit, value_of};
+    use super::{cards, has_wide_digit, next_digit, value_of};
+    use crate::detectors::finds::Kinds;
+    use crate::detectors::reading::mixed;
     use crate::rx::sets::Set;
 
     #[test]
@@ -400,9 +454,47 @@ mod tests {
             let next = last.map_or(0, |last| (last + 1) % 10);
             assert!(value.is_none_or(|value| value == next), "{c:?}");
             let text = format!("-{c}");
-            assert_eq!(next_digit(&text, 0, true), value.map(|_| 1), "{c:?}");
+            assert_eq!(next_digit(&text, 0), value.map(|_| 1), "{c:?}");
             assert_eq!(has_wide_digit(&text), value.is_some() && !c.is_ascii());
             last = value;
         }
+    }
+
+    #[test]
+    fn cards_stand_only_in_the_parts_that_are_looked_at() {
+        let (far, near) = ("-".repeat(45), " ".repeat(9));
+        let pieces = [
+            "4111",
+            " ",
+            "-",
+            "1111 1111 1111",
+            "a",
+            "\u{a0}",
+            "4111111111111111",
+            ", 12",
+            "41 ",
+            "é",
+            &far,
+            &near,
+            "3782-822463-10005",
+            "\n",
+            "00000 ",
+        ];
+        let mut found = 0;
+        for seed in 0..6_000 {
+            let text = mixed(&pieces, seed, 14);
+            let all = |wide| {
+                let mut kinds = Kinds::new(99);
+                cards(text.as_str().into(), wide, &mut kinds)
+                    .map(|masked| (masked.into_owned(), kinds.count))
+            };
+            let (parts, whole) = (
+                all(false).unwrap_or_default(),
+                all(true).unwrap_or_default(),
+            );
+            assert_eq!(parts, whole, "{text:?}");
+            found += parts.1;
+        }
+        assert!(found > 1_000, "{found}");
     }
 }

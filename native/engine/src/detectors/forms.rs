@@ -184,10 +184,10 @@ impl Starts {
     }
 }
 
-/// Whether a key, a literal or a part of a name may begin with a byte: true of few that are not ASCII.
+/// Whether a key, a literal or a part of a name may begin with a byte: true of no digit, and of few beyond ASCII.
 #[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
 fn begins(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
+    byte.is_ascii_alphabetic()
         | (byte == b'.')
         | (byte == b':')
         | (byte == b'-')

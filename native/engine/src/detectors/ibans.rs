@@ -1,17 +1,17 @@
 //! IBANs (ISO 13616) in a text: a country, two digits, and as many letters and digits as the country says, perhaps in
 //! groups; they begin and end where a word does. As `engine/detectors/pii.py` finds them.
 
-use std::sync::LazyLock;
-
-use crate::detectors::reading::next_byte;
+use crate::detectors::cards::cards_of;
+use crate::detectors::reading::{bits_of, window, AHEAD, OWN};
 
 const HEAD: usize = 4; // the country and two digits, which stand together
 const LONGEST: usize = 32; // letters and digits of an IBAN
-const HEAD_POWER: u64 = 27; // of ten, for the head's six figures: 1,000,000 after a division by 97
+const HEAD_FIGURES: usize = 6; // of the head: a letter has two
 const PASSED: usize = 4096; // words of a row that are held after they were passed, at most
-const MANY: u64 = 1 << 56; // two more digits go into 64 bits
+const MANY: u64 = 1 << 49; // a hundred times a hundred times that fits into 64 bits
+const CYCLE: usize = 96; // 10 to the power of 96 is 1, after a division by 97
 /// Country codes by the length of their IBANs.
-const IBANS: [(usize, &str); 17] = [
+const IBANS: [(u8, &str); 17] = [
     (15, "NO"),
     (16, "BE"),
     (18, "DK FI FO GL NL"),
@@ -31,91 +31,146 @@ const IBANS: [(usize, &str); 17] = [
     (32, "LC"),
 ];
 
-/// The lengths of IBANs by country, at 26 times the first letter plus the second.
-static SIZES: LazyLock<Vec<usize>> = LazyLock::new(|| {
-    let mut sizes = vec![0; 26 * 26];
-    for (size, countries) in IBANS {
-        for country in countries.split(' ') {
-            let at = country
-                .bytes()
-                .fold(0, |at, b| 26 * at + usize::from(b - b'A'));
-            if let Some(held) = sizes.get_mut(at) {
-                *held = size;
-            }
+/// The lengths of IBANs by country, at 26 times the first letter plus the second; 0 for what is none.
+static SIZES: [u8; 26 * 26] = sizes();
+/// What is left of the powers of ten after a division by 97.
+static POWERS: [u8; 2 * CYCLE + HEAD_FIGURES] = powers();
+/// What letters and digits are worth, 255 for what is neither.
+static VALUES: [u8; 256] = values();
+
+#[allow(clippy::indexing_slicing)] // worked out by the compiler, which refuses what is outside
+const fn sizes() -> [u8; 26 * 26] {
+    let mut sizes = [0; 26 * 26];
+    let mut row = 0;
+    while row < IBANS.len() {
+        let (size, countries) = (IBANS[row].0, IBANS[row].1.as_bytes());
+        let mut at = 0;
+        while at < countries.len() {
+            let (one, two) = (countries[at] - b'A', countries[at + 1] - b'A');
+            sizes[26 * one as usize + two as usize] = size;
+            at += 3;
         }
+        row += 1;
     }
     sizes
-});
-/// The powers of ten after a division by 97, for as many figures as a row's words may have that are an IBAN.
-static POWERS: LazyLock<Vec<u64>> = LazyLock::new(|| {
-    let powers = std::iter::successors(Some(1), |power| Some(power * 10 % 97));
-    powers.take(2 * LONGEST + 1).collect()
-});
+}
+
+#[allow(clippy::indexing_slicing)]
+const fn powers() -> [u8; 2 * CYCLE + HEAD_FIGURES] {
+    let mut powers = [1; 2 * CYCLE + HEAD_FIGURES];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = (powers[at - 1] as u32 * 10 % 97) as u8;
+        at += 1;
+    }
+    powers
+}
+
+#[allow(clippy::indexing_slicing)]
+const fn values() -> [u8; 256] {
+    let mut values = [255; 256];
+    let mut value = 0;
+    while value < 36 {
+        if value < 10 {
+            values[(b'0' + value) as usize] = value;
+        } else {
+            values[(b'a' - 10 + value) as usize] = value;
+            values[(b'A' - 10 + value) as usize] = value;
+        }
+        value += 1;
+    }
+    values
+}
+
+fn value_of(byte: u8) -> u8 {
+    VALUES.get(usize::from(byte)).copied().unwrap_or(255)
+}
+
+/// Ten to a power, after a division by 97.
+fn power(of: usize) -> u32 {
+    POWERS.get(of).copied().map_or(1, u32::from)
+}
 
 /// IBANs, one after the other. Words of letters and digits that stand in a row, a sign between two of them, are read
 /// once, however many IBANs may begin among them; an IBAN is some of these words.
 #[derive(Default)]
 pub struct Ibans {
+    /// Whether a payment card may stand on the way.
+    pub card: bool,
+    /// Whether three digits stand together on the way, and a blank or a dash after them.
+    pub three: bool,
     /// The words of the row that was read last.
     row: Vec<Word>,
     /// The one of them that was asked for last.
     asked: usize,
-    /// The row as a number, up to the end of each word: read as far as somebody asked for it.
-    numbers: Vec<Number>,
+    /// How many of them are known as numbers.
+    known: usize,
     /// How many words stood between the first and the last of the one before.
     words: usize,
 }
 
 /// Letters and digits that stand together.
+#[derive(Clone, Copy, Default)]
 struct Word {
     start: usize,
     end: usize,
     /// How many letters and digits stand in the row up to its end.
     count: usize,
-}
-
-/// Letters and digits as a number: what is left of it after a division by 97, and its figures.
-#[derive(Clone, Copy, Default)]
-struct Number {
-    left: u64,
+    /// How many figures they are as a number, without whole cycles.
     figures: usize,
+    /// That number with a point before its first figure: what is left of it after a division by 97.
+    left: u32,
 }
 
 impl Ibans {
-    /// The next IBAN from a position on, which only rises: where it begins and ends. `see` is told of all digits on the
-    /// way that stand together and are not part of one: where they begin, and how many they are.
-    pub fn next(
-        &mut self,
-        text: &[u8],
-        from: usize,
-        mut see: impl FnMut(usize, usize),
-    ) -> Option<(usize, usize)> {
+    /// The next IBAN from a position on, which only rises: where it begins and ends.
+    pub fn next(&mut self, text: &[u8], from: usize) -> Option<(usize, usize)> {
+        let is_digit = |byte: u8| byte.is_ascii_digit();
         let mut at = from;
-        loop {
-            at = next_byte(text, at, |b| b.is_ascii_digit())?;
-            let rest = text.get(at..)?;
-            let size = rest.iter().position(|b| !b.is_ascii_digit());
-            let size = size.unwrap_or(rest.len());
-            if size > 1 && at >= from + 2 && names_country(text, at) {
-                if let Some(end) = self.end_of(text, at - 2) {
-                    return Some((at - 2, end));
-                }
+        while at < text.len() {
+            let window = window(text, at);
+            if !window.iter().fold(false, |any, byte| any | is_digit(*byte)) {
+                at += OWN;
+                continue;
             }
-            see(at, size);
-            at += size;
+            let digits = bits_of(&window, is_digit);
+            let letters = bits_of(&window, |byte| byte.is_ascii_alphabetic());
+            let firsts = digits & !(digits << 1);
+            let threes = digits & digits >> 1 & digits >> 2;
+            self.card = self.card || cards_of(&window) != 0;
+            if !self.three && threes & firsts != 0 {
+                let signs = bits_of(&window, |byte| matches!(byte, b'-' | b' '));
+                self.three = threes & firsts & signs >> 3 != 0;
+            }
+            let words = digits | letters;
+            let mut heads = firsts & digits >> 1 & letters << 1 & letters << 2 & !(words << 3);
+            heads &= !0 >> (64 - OWN) << AHEAD;
+            while heads != 0 {
+                let ahead = usize::try_from(heads.trailing_zeros()).ok()?;
+                let start = (at + ahead).checked_sub(AHEAD + 2)?;
+                if start >= from {
+                    if let Some(end) = self.end_of(text, start) {
+                        return Some((start, end));
+                    }
+                }
+                heads &= heads - 1;
+            }
+            at += OWN;
         }
+        None
     }
 
     /// Where the IBAN ends that begins at a place, if one does.
     fn end_of(&mut self, text: &[u8], start: usize) -> Option<usize> {
-        let country = text.get(start..start + 2)?;
-        let at = country.iter().fold(0, |at, b| {
-            26 * at + usize::from(b.to_ascii_uppercase() - b'A')
-        });
-        let size = *SIZES.get(at).filter(|size| **size > 0)?;
+        let [a, b, c, d] = *text.get(start..)?.first_chunk::<HEAD>()?;
+        let letter = |b: u8| usize::from((b | 32) - b'a');
+        let size = *SIZES.get(26 * letter(a) + letter(b))?;
+        if size == 0 {
+            return None;
+        }
         let first = self.begin(start);
-        let before = first.checked_sub(1).and_then(|at| self.row.get(at));
-        let count = size + before.map_or(0, |word| word.count);
+        let above = first.checked_sub(1).and_then(|at| self.row.get(at));
+        let count = usize::from(size) + above.map_or(0, |word| word.count);
         // most have as many words as the one before
         let is_before = |word: &Word| word.count < count;
         let near = first + self.words;
@@ -132,10 +187,31 @@ impl Ibans {
             if word.count >= count {
                 self.words = (last - first).saturating_sub(1);
                 let (end, is_whole) = (word.end, word.count == count);
-                return (is_whole && self.number(text, first, last) == Some(1)).then_some(end);
+                let figures = [a, b, c, d].map(|byte| u32::from(value_of(byte)));
+                let [a, b, c, d] = figures;
+                let head = a * 10_000 + b * 100 + c * 10 + d;
+                return (is_whole && self.is_one(text, first, last, head)?).then_some(end);
             }
             last += 1;
         }
+    }
+
+    /// Whether some words of the row are 1 after a division by 97, with their head at their end.
+    fn is_one(&mut self, text: &[u8], first: usize, last: usize, head: u32) -> Option<bool> {
+        let before = self.known.checked_sub(1).and_then(|at| self.row.get(at));
+        let mut before = before.copied().unwrap_or_default();
+        for word in self.row.get_mut(self.known..=last).into_iter().flatten() {
+            word.follow(&before, text.get(word.start..word.end)?);
+            before = *word;
+        }
+        self.known = self.known.max(last + 1);
+        let above = first.checked_sub(1).and_then(|at| self.row.get(at));
+        let above = above.copied().unwrap_or_default();
+        let (figures, left) = (above.figures, above.left);
+        let whole = self.row.get(last)?;
+        let all = (97 + whole.left - left) * power(whole.figures + HEAD_FIGURES);
+        let figures = CYCLE + whole.figures - figures;
+        Some((all + head * (98 - power(figures))) % 97 == 1)
     }
 
     /// The place in the row of the word that stands at `start`; in a new row where it is not in this one.
@@ -145,8 +221,7 @@ impl Ibans {
         self.asked += ahead.unwrap_or(0);
         if ahead.is_none() || self.asked > PASSED {
             self.row.clear();
-            self.numbers.clear();
-            self.asked = 0;
+            (self.asked, self.known) = (0, 0);
         }
         self.asked
     }
@@ -166,66 +241,45 @@ impl Ibans {
             start,
             end: start + size,
             count: count + size,
+            ..Word::default()
         };
         (size > 0).then(|| self.row.push(word))
     }
-
-    /// What is left of the number that some words make, after a division by 97; their head stands at its end.
-    fn number(&mut self, text: &[u8], first: usize, last: usize) -> Option<u64> {
-        while self.numbers.len() <= last {
-            let word = self.row.get(self.numbers.len())?;
-            let before = self.numbers.last().copied().unwrap_or_default();
-            let number = before.with(text.get(word.start..word.end)?)?;
-            self.numbers.push(number);
-        }
-        let before = first.checked_sub(1).and_then(|at| self.numbers.get(at));
-        let before = before.copied().unwrap_or_default();
-        let start = self.row.get(first)?.start;
-        let head = Number::default().with(text.get(start..start + HEAD)?)?;
-        let whole = self.numbers.get(last)?;
-        // (whole - before * power - head * power / HEAD_POWER) * HEAD_POWER + head
-        let power = POWERS.get(whole.figures.checked_sub(before.figures)?)?;
-        let left = (whole.left + 97 * 97 - before.left * power) * HEAD_POWER;
-        Some((left + head.left * (98 - power)) % 97)
-    }
 }
 
-impl Number {
-    /// The number that goes on by some letters and digits.
-    fn with(self, more: &[u8]) -> Option<Self> {
-        let Self {
-            mut left,
-            mut figures,
-        } = self;
-        for byte in more {
-            let value = match byte {
-                b'0'..=b'9' => byte - b'0',
-                _ => (byte | 32).checked_sub(b'a').filter(|place| *place < 26)? + 10,
-            };
-            let value = u64::from(value);
-            let (factor, size) = if value > 9 { (100, 2) } else { (10, 1) };
-            left = left * factor + value;
-            figures += size;
-            if left > MANY {
-                left %= 97;
+impl Word {
+    /// Become known as a number, behind the word before.
+    fn follow(&mut self, before: &Self, bytes: &[u8]) {
+        let (mut number, mut figures) = (0_u64, before.figures);
+        let four: Option<[u8; HEAD]> = bytes.try_into().ok();
+        if let Some([a, b, c, d]) = four.map(|four| four.map(value_of)) {
+            // as most words are: without a step that waits for the one before
+            let [of_b, of_c, of_d] = [b, c, d].map(|value| if value > 9 { 100 } else { 10 });
+            let [a, b, c, d] = [a, b, c, d].map(u64::from);
+            number = (a * of_b + b) * (of_c * of_d) + c * of_d + d;
+            figures += 4 + [a, b, c, d].iter().filter(|value| **value > 9).count();
+        }
+        for byte in bytes.iter().filter(|_| four.is_none()) {
+            let value = value_of(*byte);
+            let (factor, more) = if value > 9 { (100, 2) } else { (10, 1) };
+            if number > MANY {
+                number %= 97;
             }
+            number = number * factor + u64::from(value);
+            figures += more;
         }
-        left %= 97;
-        Some(Self { left, figures })
+        while figures >= CYCLE {
+            figures -= CYCLE;
+        }
+        let left = u64::from(before.left) + number * u64::from(power(CYCLE - figures));
+        self.left = u32::try_from(left % 97).unwrap_or(0);
+        self.figures = figures;
     }
-}
-
-/// Whether two letters stand before a place, with which a word begins.
-fn names_country(text: &[u8], at: usize) -> bool {
-    let before = at.checked_sub(3).and_then(|before| text.get(before));
-    let letters = at.checked_sub(2).and_then(|start| text.get(start..at));
-    letters.is_some_and(|letters| letters.iter().all(u8::is_ascii_alphabetic))
-        && !before.is_some_and(u8::is_ascii_alphanumeric)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ibans, Number, HEAD, SIZES};
+    use super::{value_of, Ibans, HEAD, SIZES};
     use crate::detectors::reading::mixed;
 
     /// Each place by itself, as a person would look for one.
@@ -249,6 +303,7 @@ mod tests {
         let size = *SIZES
             .get(26 * letter(a) + letter(b))
             .filter(|size| **size > 0)?;
+        let size = usize::from(size);
         let mut places = Vec::new();
         let mut at = start;
         for count in 0..size {
@@ -260,8 +315,11 @@ mod tests {
         let ends = !text.get(at).is_some_and(u8::is_ascii_alphanumeric);
         let (head, rest) = places.split_at_checked(HEAD)?;
         let turned = rest.iter().chain(head).filter_map(|place| text.get(*place));
-        let number = Number::default().with(&turned.copied().collect::<Vec<u8>>());
-        (ends && number?.left == 1).then_some(at)
+        let left = turned.fold(0, |left, byte| match u32::from(value_of(*byte)) {
+            digit @ 0..=9 => (10 * left + digit) % 97,
+            letter => (100 * left + letter) % 97,
+        });
+        (ends && left == 1).then_some(at)
     }
 
     #[test]
@@ -297,7 +355,7 @@ mod tests {
             let text = mixed(&pieces, seed, 14);
             let (mut ibans, mut from) = (Ibans::default(), 0);
             loop {
-                let next = ibans.next(text.as_bytes(), from, |_, _| ());
+                let next = ibans.next(text.as_bytes(), from);
                 assert_eq!(next, plainly(text.as_bytes(), from), "{text:?} from {from}");
                 let Some((_, end)) = next else {
                     break;

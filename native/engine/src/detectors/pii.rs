@@ -55,18 +55,13 @@ fn redacted<'t>(given: &'t str, emails: bool, kinds: &mut Kinds) -> Result<Cow<'
     let wide = !text.is_ascii() && has_wide_digit(&text);
     for _ in 0..ROUNDS {
         let before = kinds.count;
-        let (mut card, mut ssn) = (wide, false); // whether the shape stands there; no label lays one open
         let mut ibans = Ibans::default();
-        text = replaced(text, "IBAN", kinds, |text, from| {
-            ibans.next(text, from, |start, size| {
-                card |= size > AREA;
-                ssn |= size == AREA && matches!(text.get(start + size), Some(b'-' | b' '));
-            })
-        })?;
-        if card {
+        text = replaced(text, "IBAN", kinds, |text, from| ibans.next(text, from))?;
+        // whether the shape stands there; no label lays one open
+        if wide || ibans.card {
             text = cards(text, wide, kinds)?;
         }
-        if ssn {
+        if ibans.three {
             text = replaced(text, "SSN", kinds, ssn_from)?;
         }
         if emails && text.contains('@') {

@@ -166,6 +166,39 @@ pub fn next_pair(text: &[u8], from: usize, is: impl Fn(u8, u8) -> bool) -> Optio
     ends.next().map(|(ahead, _)| at + ahead)
 }
 
+/// Bytes of a window before its own, and after them.
+pub const AHEAD: usize = 8;
+/// Bytes of a text that a window is about; as many of it stand before and after them as fit.
+pub const OWN: usize = CHUNK - 2 * AHEAD;
+
+/// The bytes around a place: those from it on are the window's own. Zeros stand where the text has none.
+#[must_use]
+pub fn window(text: &[u8], at: usize) -> [u8; CHUNK] {
+    let whole = at
+        .checked_sub(AHEAD)
+        .and_then(|start| text.get(start..)?.first_chunk::<CHUNK>());
+    whole.copied().unwrap_or_else(|| {
+        let mut window = [0; CHUNK];
+        let skipped = AHEAD.saturating_sub(at);
+        let rest = text.get(at.saturating_sub(AHEAD)..).unwrap_or_default();
+        for (to, from) in window.iter_mut().skip(skipped).zip(rest) {
+            *to = *from;
+        }
+        window
+    })
+}
+
+/// A bit for each byte of which something holds; all of them are read together.
+#[must_use]
+pub fn bits_of(window: &[u8; CHUNK], is: impl Fn(u8) -> bool) -> u64 {
+    const GATHERED: u64 = 0x0102_0408_1020_4080; // brings the last bits of eight bytes together in the highest byte
+    let marks = window.map(|byte| u8::from(is(byte)));
+    let rows = marks.chunks_exact(8).filter_map(<[u8]>::first_chunk);
+    let rows = rows.map(|row| u64::from_le_bytes(*row).wrapping_mul(GATHERED) >> 56);
+    rows.enumerate()
+        .fold(0, |all, (at, row)| all | row << (8 * at))
+}
+
 /// Whether a character stands in the text that nobody sees and that would split a number or a key.
 #[must_use]
 #[allow(clippy::needless_bitwise_bool)] // nothing is left out: so that many bytes are read together
