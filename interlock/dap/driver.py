@@ -81,6 +81,7 @@ from interlock.dap.vdaf.ping_pong import leader_continued
 __all__ = ["JOB_SIZE", "Driver", "Progress"]
 
 JOB_SIZE: Final = 200  # reports a job, at most: each job costs a few transactions and a request beside its reports
+JOB_BYTES: Final = 8 << 20  # of leader's shares a job, at most: of long reports a job holds fewer, and one at least
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
 LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
 SPOILT_MOST: Final = 3  # answers that cannot be read, before a job is abandoned
@@ -195,7 +196,8 @@ class Driver:
     def _order(self, task: Task) -> JobOrder:
         now_us, filling = self._clock.now_us(), self._filling(task)
         new_batch = b"" if filling is None else self._rng(BATCH_ID_SIZE)
-        return JobOrder(self._job_size, task.time_of(now_us), now_us, self._patience_us, filling, new_batch)
+        size = max(1, min(self._job_size, JOB_BYTES // task.shape.share_bytes))
+        return JobOrder(size, task.time_of(now_us), now_us, self._patience_us, filling, new_batch)
 
     def _filling(self, task: Task) -> Filling | None:
         """How batches are filled, where the leader selects them: in an epoch each member had its turn."""

@@ -111,20 +111,22 @@ class Noise:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a VDAF sums: the field, how many sums, how far replacing one report moves them (L1, squared L2), and what
-    one report adds to a sum at most."""
+    """What a VDAF sums: the field, how many sums, how far replacing one report moves them (L1, squared L2), what one
+    report adds to a sum at most, and how many bytes the leader's share of a report has."""
 
     field: Field
     length: int
     l1: int
     l2_squared: int
-    most: int = 1
+    most: int
+    share_bytes: int
 
 
 def shape_of(algorithm_id: int, vdaf_config: bytes) -> Shape:
     """Raises: VdafError, for a VDAF that cannot be set up."""
     circuit = circuit_of_config(algorithm_id, vdaf_config)
-    return Shape(circuit.field, circuit.output_len, *_moves(circuit))
+    share_bytes = (circuit.meas_len + circuit.proof_len) * circuit.field.size
+    return Shape(circuit.field, circuit.output_len, *_moves(circuit), share_bytes)
 
 
 def sample(noise: Noise, shape: Shape, rng: Rng) -> list[int]:

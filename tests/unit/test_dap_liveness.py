@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.base.clock import MICROSECONDS
+from interlock.dap import driver as driver_module
 from interlock.dap.collector import Pending
 from interlock.dap.driver import LEASE_US, Driver
 from interlock.dap.messages import LEADER_SELECTED
@@ -69,6 +70,16 @@ def test_what_operators_are_told_is_what_is_served() -> None:
     assert "It waits for that one epoch at most" in page
     assert LEASE_US == 120 * MICROSECONDS
     assert f"`keep_days` ({ServeConfig.keep_s / 86_400:g})" in page
+
+
+def test_a_job_holds_fewer_reports_where_they_are_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "JOB_BYTES", 2 * world.task.shape.share_bytes)
+    world.upload(*(world.report(bits(i)) for i in range(5)))
+    world.clock.advance(PATIENCE_S)
+    driver = driver_of(world)
+    while driver.drive_once().jobs_made:
+        pass
+    assert (jobs(world), counted(world)) == (3, 5)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

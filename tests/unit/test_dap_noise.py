@@ -172,7 +172,7 @@ def test_what_is_sampled_passes_a_chi_square_test(sampler: Sampler, law: Callabl
 def test_the_moments_are_those_of_the_scale_that_the_cost_asks_for() -> None:
     """A SumVec of 4000 bits at rho 1/2: sigma squared is 4000, and 4000 samples of it show that."""
     rng = random.Random(7).randbytes
-    shape = Shape(FIELD128, 4000, 4000, 4000)
+    shape = Shape(FIELD128, 4000, 4000, 4000, 1, 65_000)
     found = sample(Noise(Mechanism.GAUSSIAN, Fraction(1, 2), Fraction(8)), shape, rng)
     mean, var = sum(found) / 4000, sum(x * x for x in found) / 4000
     assert abs(mean) < 5 * math.sqrt(4000 / 4000)
@@ -212,6 +212,23 @@ def test_one_report_moves_the_sums_as_far_as_its_circuit_lets_it(circuit: Circui
     vdaf = Prio3(circuit)
     shape = shape_of(vdaf.algorithm_id, vdaf.vdaf_config)
     assert (shape.l1, shape.l2_squared, shape.length) == (l1, l2_squared, circuit.output_len)
+
+
+@pytest.mark.parametrize(
+    ("circuit", "measurement"),
+    [
+        (Count(), [1]),
+        (Sum(100), [7]),
+        (SumVec(10, 7, 3), [7] * 10),
+        (Histogram(10, 3), [4]),
+        (MultihotCountVec(10, 3, 3), [1] + [0] * 9),
+    ],
+)
+def test_a_leaders_share_has_the_bytes_that_a_job_is_bounded_by(circuit: Circuit, measurement: list[int]) -> None:
+    vdaf = Prio3(circuit)
+    _, (leader, _) = vdaf.shard(b"", measurement, bytes(16), bytes(vdaf.rand_size))
+    blind = 32 if circuit.joint_rand_len else 0
+    assert len(leader) == shape_of(vdaf.algorithm_id, vdaf.vdaf_config).share_bytes + blind
 
 
 def test_noise_as_a_share_adds_to_the_sums_in_the_field() -> None:
@@ -272,7 +289,7 @@ def test_a_batch_of_more_buckets_costs_more_as_one_sender_may_have_a_report_in_e
 
 def test_the_reach_is_beyond_what_is_ever_sampled_and_within_the_field() -> None:
     for mechanism in Mechanism:
-        noise, shape = Noise(mechanism, Fraction(1, 2), Fraction(8)), Shape(FIELD64, 3000, 20, 20)
+        noise, shape = Noise(mechanism, Fraction(1, 2), Fraction(8)), Shape(FIELD64, 3000, 20, 20, 1, 25_000)
         rng = random.Random(3).randbytes
         both = [a + b for a, b in zip(sample(noise, shape, rng), sample(noise, shape, rng), strict=True)]
         assert reach(noise, shape) // 10 < max(map(abs, both)) < reach(noise, shape) < FIELD64.modulus // 2
