@@ -163,9 +163,15 @@ def test_a_collection_that_waits_for_reports_does_not_wait_for_company(leader: L
     assert leader.gather(TASK, patient)
 
 
-def test_a_clock_that_was_set_back_makes_no_report_wait_longer(leader: Leading) -> None:
-    leader.add_reports(TASK, reports(1), 1000 * US)
-    assert leader.gather(TASK, order(100, patience_s=60, now_us=10 * US))
+@pytest.mark.parametrize("set_back_s", [1, 59, 60, 1000])
+def test_a_clock_that_was_set_back_makes_a_report_wait_twice_as_long_at_most(leader: Leading, set_back_s: int) -> None:
+    came, now_s = 5000, 5000 - set_back_s
+    leader.add_reports(TASK, reports(1), came * US)
+    waits = 0 if set_back_s >= 60 else set_back_s + 60
+    if waits:
+        assert not leader.gather(TASK, order(100, patience_s=60, now_us=(now_s + waits) * US - 1))
+    assert leader.gather(TASK, order(100, patience_s=60, now_us=(now_s + waits) * US))
+    assert waits < 2 * 60
 
 
 def test_a_report_that_came_after_the_driver_looked_at_its_clock_waits_for_company(leader: Leading) -> None:
