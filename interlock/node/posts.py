@@ -109,8 +109,7 @@ class _PostsProtocol(H11Protocol):
         self._fresh = self.conn.states  # where h11 begins, and comes back to after each request
         self._answer: _Bringing | None = None  # of the request that is under way here
         self._coming: _Plain | None = None  # a request whose body is not whole
-        self._parts: list[bytes] = []  # what came of it
-        self._size = 0  # of that, in bytes
+        self._part = bytearray()  # what came of it: as received, pieces of one byte would keep a page of memory each
         self._held = bytearray()  # what came while a request is under way
         self._ending = False  # the server stops
         self._last = 0.0  # when something came or went
@@ -119,7 +118,7 @@ class _PostsProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._last = self.loop.time()
-        if self._answer is not None:
+        if self._answer is not None or self._held:  # nothing overtakes what came before it
             self._held += data
             self.flow.pause_reading()
         elif self._coming is not None:
@@ -154,6 +153,7 @@ class _PostsProtocol(H11Protocol):
         if found is None:
             super().data_received(data)
             return
+        self._unset_keepalive_if_required()
         if len(data) < found.end:
             self._coming = found
             self._late = self.loop.call_later(self.body_s, self._give_over)
@@ -161,16 +161,13 @@ class _PostsProtocol(H11Protocol):
 
     def _came(self, found: _Plain, data: bytes) -> None:
         """More of a request; once it is whole, it begins."""
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size < found.end:
+        self._part += data
+        if len(self._part) < found.end:
             return
-        over = self._size - found.end  # of the request that comes next
-        body = _between(self._parts, found.start, over)
+        with memoryview(self._part) as part:
+            body = bytes(part[found.start : found.end])
+            self._held += part[found.end :]  # of the request that comes next
         self._forget()
-        if over:
-            self._held += data[len(data) - over :]
-        self._unset_keepalive_if_required()
         self._begin(found.begin, body)
 
     def _give_over(self) -> None:
@@ -179,7 +176,7 @@ class _PostsProtocol(H11Protocol):
 
     def _released(self) -> bytes:
         """What was held, which is not any more."""
-        held = b"".join([*self._parts, self._held])
+        held = bytes(self._part + self._held)
         self._forget()
         self._held.clear()
         return held
@@ -189,8 +186,8 @@ class _PostsProtocol(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
-        self._coming, self._size = None, 0
-        self._parts.clear()
+        self._coming = None
+        self._part = bytearray()
 
     def _begin(self, begin: Begin, body: bytes) -> None:
         try:
@@ -286,11 +283,3 @@ def _plain(data: bytes, posts: Posts) -> _Plain | None:
     kind = fields.get(b"content-type", b"").decode("ascii")
     begin = posts.take(Head(head[1].decode("ascii"), told, kind))
     return None if begin is None else _Plain(head.end(), head.end() + int(length), begin)
-
-
-def _between(parts: list[bytes], start: int, over: int) -> bytes:
-    """The bytes from `start` on of all parts, but for the last `over`; the first and the last part reach that far."""
-    views = [memoryview(part) for part in parts]
-    views[-1] = views[-1][: len(views[-1]) - over]
-    views[0] = views[0][start:]
-    return b"".join(views)

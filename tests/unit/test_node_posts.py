@@ -6,7 +6,9 @@ import asyncio
 import functools
 import re
 import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,13 +19,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.fetch import HttpPoster, http_client
 from interlock.node import http
 from interlock.node.http import BadBody, Listen, body_of, serve
-from interlock.node.posts import Begin, Head, Posts
+from interlock.node.posts import Begin, Head, Posts, protocol_of
 
 LIMIT = 1000
 FIELDS = ((b"content-type", b"text/plain; charset=utf-8"), (b"x-way", b"one"))
@@ -152,6 +156,13 @@ def to_the_end(sock: socket.socket) -> bytes:
     while part := sock.recv(1 << 16):
         whole += part
     return whole
+
+
+def until(sock: socket.socket, last: bytes) -> None:
+    whole = b""
+    while not whole.endswith(last):
+        whole += (part := sock.recv(1 << 16))
+        assert part, "it was cut off"
 
 
 def _taken_apart(data: bytes) -> Iterator[Answer]:
@@ -298,3 +309,72 @@ def test_a_connection_that_is_idle_for_long_is_closed(monkeypatch: pytest.Monkey
                 assert sock.recv(1 << 16).endswith(b"None a")
             assert sock.recv(1) == b""
         assert role.general == 0
+
+
+def test_a_body_that_comes_slowly_is_waited_for_also_behind_an_answer_of_the_general_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "KEEP_ALIVE_S", 1)
+    with served(posts=True) as (role, port, _, _), socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+        sock.sendall(post(b"one", b"X-Unknown: yes"))
+        until(sock, b"None one")
+        sock.sendall(post(b"two")[:-1])
+        time.sleep(1.5)  # longer than a connection at rest is kept
+        sock.sendall(post(b"two")[-1:])
+        until(sock, b"None two")
+        assert role.general == 1
+
+
+class Wire(asyncio.Transport):
+    """The other side of a protocol: what was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+def on_a_wire(role: Role) -> tuple[asyncio.Protocol, Wire]:
+    app, wire = Starlette(), Wire()
+    app.state.posts = Posts(role.take, LIMIT, refused, FIELDS)
+    config = Config(app, log_config=None)
+    config.load()
+    found = protocol_of(app, 10)(config, ServerState(), {}, asyncio.get_running_loop())
+    found.connection_made(wire)
+    return found, wire
+
+
+def test_what_comes_while_an_answer_goes_out_does_not_overtake_what_came_before() -> None:
+    async def said() -> list[bytes]:
+        role = Role()
+        protocol, wire = on_a_wire(role)
+        protocol.data_received(post(b"wait") + post(b"second"))
+        role.waiting[0].set_result(b"first")
+        await asyncio.sleep(0)  # the first is answered, and the second is about to be begun
+        protocol.data_received(post(b"third"))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return [said for _, _, said in _taken_apart(wire.written)]
+
+    assert asyncio.run(said()) == [b"first", b"None second", b"None third"]
+
+
+def test_no_piece_of_a_body_is_kept_as_it_was_received() -> None:
+    # The buffer that a socket is read into may stay with its piece: that is a page of memory for each byte.
+    async def kept() -> int:
+        protocol, _ = on_a_wire(Role())
+        protocol.data_received(post(b"x" * 900)[:-900])
+        piece = b"y" * 300
+        before = sys.getrefcount(piece)
+        protocol.data_received(piece)
+        return sys.getrefcount(piece) - before
+
+    assert asyncio.run(kept()) == 0
