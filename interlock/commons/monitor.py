@@ -10,7 +10,8 @@
                  knows stays a doubt until metadata is read whose snapshot was logged later,
                  or for as long as a publish takes
     issuer       member keys of a task by an issuer that the one before did not name as     never
-                 its successor: whoever signs for `tasks` alone cannot put one in its place
+                 its successor, or beside another that it named: whoever signs for `tasks`
+                 alone cannot put one in its place, nor who stole a key that was replaced
     missing      bytes that an entry names are not served, longer than a publish takes       once they are
     changed      other bytes are served in their place                                       once they are right
     unlogged     signed metadata names what the log does not have                            once it does not
@@ -198,7 +199,7 @@ class Monitor:
         for doubt in doubts:
             if seen.may_be(doubt, doubt.index):
                 good.append(doubt.index)
-            elif doubt.index < newest or seen.now - doubt.since > GRACE_US:
+            elif doubt.index < newest or _is_long(doubt.since, seen.now):
                 what = f"{_name_of(doubt)} is not by a key of role {_role_of(doubt)}"
                 wrong.append(_unexpected(doubt.index, what, seen.now))
         return self.store.decide(good, wrong)
@@ -224,7 +225,7 @@ class Monitor:
 
     def _look_at_places(self, seen: _Seen) -> int:
         looked: list[tuple[Place, bool]] = []
-        for place in self.store.places(seen.now - RECHECK_US, PLACES_MOST):
+        for place in self.store.places(seen.now - RECHECK_US, seen.now, PLACES_MOST):
             if place.mirror in self._mirrors and place.mirror not in seen.away:
                 looked.append((place, self._is_good(place, seen)))
         self.store.looked(looked, seen.now)
@@ -237,7 +238,7 @@ class Monitor:
         try:
             data = self._mirrors[place.mirror].fetch(path, max_length=MAX_SERVED)
         except NotFound:
-            if seen.now - place.since > GRACE_US:
+            if _is_long(place.since, seen.now):
                 seen.say("missing", where, f"entry {place.index} names it, and it is not served")
             return False
         except InterlockError as e:
@@ -253,15 +254,15 @@ class Monitor:
         return good
 
     def _look_at_issuer(self, place: Place, data: bytes, seen: _Seen) -> None:
+        """Raised at once, in the change that keeps the issuer: a good place is not looked at again before a day."""
         try:
             keys = parse_member_keys(data, where=place.name)
         except (Malformed, BadSignature, BadKey) as e:
-            seen.say("issuer", f"task {place.name}, epoch {place.version}", e.what)
+            alarm = Alarm("issuer", f"task {place.name}, epoch {place.version}", e.what, seen.now)
+            seen.new += [alarm] if self.store.open_once(alarm) else []
             return
         former = [key.text for key in keys.former]
-        for strange in self.store.take_issuer(place.name, keys.issuer.text, place.index, former):
-            told = "member keys are by an issuer that the one before it did not name; no report of it may count"
-            seen.say("issuer", f"task {place.name}: {strange}", told)
+        seen.new += self.store.take_issuer(place.name, keys.issuer.text, place.index, former, seen.now)
 
     def _named(self, name: str, seen: _Seen) -> dict[_Thing, str] | None:
         """What a mirror's metadata names and the log must have: (type, name, ring, SHA-256) -> where it stands.
@@ -344,6 +345,11 @@ class _Trouble:
         elif isinstance(error, InterlockError):
             self._seen.trust_less(self._mirror, error)
         return isinstance(error, InterlockError)
+
+
+def _is_long(since: int, now: int) -> bool:
+    """Whether it is longer than a publish takes; and where the clock was set back behind `since`, nobody can tell."""
+    return abs(now - since) > GRACE_US
 
 
 def _unexpected(index: int, what: str, now: int) -> Alarm:

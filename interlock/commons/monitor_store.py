@@ -8,8 +8,9 @@ stays on record.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from interlock.base.database import Database, as_bytes, as_int
@@ -184,25 +185,23 @@ class MonitorStore(Database):
         ended = [*good, *(int(alarm.where.removeprefix("entry ")) for alarm in wrong)]
         with self._write() as db:
             db.executemany("DELETE FROM doubt WHERE idx = ?", [(index,) for index in ended])
-            return [alarm for alarm in wrong if _raise(db, alarm)]
+            return [alarm for alarm in wrong if _raise(db, _with_what_was_said(db, alarm))]
 
-    def take_issuer(self, task: str, key: str, index: int, former: Iterable[str]) -> list[str]:
+    def take_issuer(self, task: str, key: str, index: int, former: Iterable[str], now: int) -> list[Alarm]:
         """Keep that the entry at an index names an issuer of a task, which shows the keys that it followed.
 
-        Returns the issuers of the task that none of those before named: the first in the log is taken as it comes.
+        Returns the alarms that are new, raised in the same change: on each issuer that none of those before named.
         Raises: NotWritable.
         """
         with self._write() as db:
             sql = "INSERT INTO issuer VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET idx = min(idx, excluded.idx)"
             db.execute(sql, (task, key, index, " ".join(former)))
-        rows = self._read("SELECT key, former FROM issuer WHERE task = ? ORDER BY idx, key", task)
-        trusted, strange = set[str](), list[str]()
-        for name, shown in rows:
-            if not trusted or trusted & set(str(shown).split()):
-                trusted.add(str(name))
-            else:
-                strange.append(str(name))
-        return strange
+            rows = db.execute("SELECT key, former FROM issuer WHERE task = ? ORDER BY idx, key", (task,)).fetchall()
+            alarms = [
+                Alarm("issuer", f"task {task}: {strange}", told, now)
+                for strange, told in _strange((str(name), str(shown).split()) for name, shown in rows)
+            ]
+            return [alarm for alarm in alarms if _raise_once(db, alarm)]
 
     def snapshot_index(self, sha256: str) -> int:
         """Where the entry of a snapshot of this SHA-256 stands; -1 where there is none."""
@@ -235,13 +234,15 @@ class MonitorStore(Database):
         sql = "SELECT 1 FROM entry WHERE type = ? AND name = ? AND ring = ? AND sha256 = ?"
         return bool(self._read(sql, type, name, ring, sha256))
 
-    def places(self, before: int, limit: int) -> list[Place]:
-        """Where to look: at `limit` places not found good yet, and as many good ones not looked at since `before`.
+    def places(self, before: int, now: int, limit: int) -> list[Place]:
+        """Where to look: at `limit` places not found good yet, and as many good ones not looked at since `before`; or,
+        as a clock that was set back has it, later than `now`.
 
         Those come first that were looked at longest ago, so that no number of bad ones hides the others.
         """
         rows = self._read(f"{_PLACES} WHERE good = 0 ORDER BY tried, idx LIMIT ?", limit)
         rows += self._read(f"{_PLACES} WHERE good = 1 AND tried < ? ORDER BY tried, idx LIMIT ?", before, limit)
+        rows += self._read(f"{_PLACES} WHERE good = 1 AND tried > ? ORDER BY tried, idx LIMIT ?", now, limit)
         return [_place(*row) for row in rows]
 
     def looked(self, places: Iterable[tuple[Place, bool]], now: int) -> None:
@@ -262,6 +263,11 @@ class MonitorStore(Database):
                 if alarm.closed is None and (alarm.kind, alarm.where) not in seen and well(alarm):
                     _close(db, alarm, now)
         return new
+
+    def open_once(self, alarm: Alarm) -> bool:
+        """Raise an alarm, unless one of its kind and place is on record, closed ones too. Raises: NotWritable."""
+        with self._write() as db:
+            return _raise_once(db, alarm)
 
     def open_alarm(self, alarm: Alarm) -> bool:
         """Raise an alarm; whether it is new. Raises: NotWritable."""
@@ -300,6 +306,39 @@ def _raise(db: sqlite3.Connection, alarm: Alarm) -> bool:
     if row[0] != alarm.what:
         db.execute("UPDATE alarm SET what = ? WHERE kind = ? AND place = ?", (alarm.what, *key))
     return False
+
+
+def _raise_once(db: sqlite3.Connection, alarm: Alarm) -> bool:
+    """Open an alarm of what is seen again and again, and which a person who closed it has judged for good."""
+    row = (alarm.kind, alarm.where, alarm.what, alarm.since)
+    return db.execute("INSERT OR IGNORE INTO alarm VALUES (?, ?, ?, ?, NULL)", row).rowcount > 0
+
+
+def _with_what_was_said(db: sqlite3.Connection, alarm: Alarm) -> Alarm:
+    """An alarm that says also what an open one on the same thing says, which is another fault of it."""
+    sql = "SELECT what FROM alarm WHERE kind = ? AND place = ? AND closed IS NULL"
+    row = db.execute(sql, (alarm.kind, alarm.where)).fetchone()
+    if row is None or alarm.what in str(row[0]):
+        return alarm
+    return replace(alarm, what=one_line(f"{row[0]}; {alarm.what}"))
+
+
+def _strange(issuers: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, str]]:
+    """Of a task's issuers, as the log has them (key, the keys that it followed), those to alarm on, and why.
+
+    The first is taken as it comes. A key names one successor: of two that claim to follow it, one is a thief's.
+    """
+    taken, followed = set[str](), dict[str, str]()
+    for key, former in issuers:
+        chain = [*former, key]
+        steps = dict(pairwise(chain))
+        if taken and not taken & set(chain):
+            yield key, "member keys are by an issuer that the one before it did not name; no report of it may count"
+        elif any(followed.get(before, after) != after for before, after in steps.items()):
+            yield key, "member keys are by an issuer that follows a key which named another; one of them is a thief's"
+        else:
+            taken.update(chain)
+            followed.update(steps)
 
 
 def _close(db: sqlite3.Connection, alarm: Alarm, now: int) -> None:
