@@ -17,8 +17,8 @@ from interlock.commons.pins import init_node
 from interlock.commons.succession import dump_succession
 from interlock.transparency.entry import signed_entry
 from tests.unit.commons_world import World, log_policy, pack, seed, world
-from tests.unit.membership_mesh import EPOCH, NAME
-from tests.unit.test_membership_commons import published
+from tests.unit.membership_world import NAME
+from tests.unit.test_membership_commons import EPOCH, published
 
 A, B, THIEF = seed("issuer"), seed("second"), seed("thief")
 _IS_STRANGE = f"task {NAME}: {THIEF.verifier.text}"
