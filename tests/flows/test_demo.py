@@ -14,6 +14,7 @@ import pytest
 
 from interlock.base.errors import EXIT_REFUSED
 from interlock.node.cli.main import main
+from interlock.node.demo import cast
 from interlock.node.demo.acts import Acts, Evidence
 from interlock.node.demo.cast import CommandFailed
 
@@ -110,3 +111,13 @@ def test_the_demo_takes_all_its_processes_with_it(number: signal.Signals, tmp_pa
     if number is not signal.SIGKILL:
         assert demo.returncode == 1
         assert err.decode() == "interlock: stopped\n"
+
+
+def test_a_command_that_does_not_end_is_ended_and_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cast, "COMMAND_S", 0.1)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.PIPE)
+    with pytest.raises(CommandFailed, match="did not end within"):
+        cast.Cast(tmp_path).finish(process, ["mesh", "update"])
+    assert process.returncode == -signal.SIGKILL

@@ -13,7 +13,7 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from interlock.base.errors import InterlockError
-from interlock.base.fetch import NotFound
+from interlock.base.fetch import NotFound, Unreachable
 from interlock.commons import installed
 from interlock.commons.logged import LogFetcher
 from interlock.commons.mirror import Mirror
@@ -251,7 +251,24 @@ def test_the_commons_renews_itself_before_its_timestamp_ends(commons: World, cap
     assert commons.publisher.steps.repository.versions()["timestamp"] == before + 1
     commons.clock.advance(commons_role.RENEW_EVERY_S)
     (commons.home / "commons" / "keys" / "timestamp.key").write_text("{}")
-    stop = Once(1)
+    stop = Once(9)
     commons_role.keep_fresh(commons.publisher, stop)
-    assert stop.waits == [commons_role.RETRY_EVERY_S]
+    assert stop.waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert "commons not renewed" in caplog.text
+
+
+def test_a_commons_that_starts_before_its_log_is_renewed_soon_after_the_log_is_there() -> None:
+    class Starting:
+        turns = 0
+
+        def due(self, after_s: float) -> bool:
+            self.turns += 1
+            return self.turns <= 3 or self.turns == 5
+
+        def renew(self) -> None:
+            if self.turns != 3:
+                raise Unreachable("does not answer", where="the log")
+
+    stop, publisher = Once(5), Starting()
+    commons_role.keep_fresh(publisher, stop)  # type: ignore[arg-type]
+    assert stop.waits == [1, 2, commons_role.RENEW_EVERY_S, commons_role.RENEW_EVERY_S, 1]

@@ -23,7 +23,7 @@ from interlock.base.errors import InterlockError, one_line
 __all__ = ["Address", "Cast", "CommandFailed"]
 
 STOP_S: Final = 5.0  # how long a process may take to end before it is killed
-COMMAND_S: Final = 30.0
+COMMAND_S: Final = 120.0  # of a command on a machine that is busy with other things
 
 
 class CommandFailed(InterlockError):
@@ -106,9 +106,11 @@ class Cast:
     def finish(self, process: subprocess.Popen[bytes], args: Sequence[str], *, expect: int = 0) -> str:
         try:
             out, err = process.communicate(timeout=COMMAND_S)
-        except BaseException:
+        except BaseException as e:
             process.kill()
             process.communicate()
+            if isinstance(e, subprocess.TimeoutExpired):
+                raise CommandFailed(f"did not end within {COMMAND_S:.0f} s", where=" ".join(args[:3])) from None
             raise
         if process.returncode != expect:
             said = one_line((err or out).decode("utf-8", "replace"))
