@@ -56,7 +56,7 @@ class Repairing:
             try:
                 found = agreed(task, ours, theirs)
             except DapProblem as e:
-                if not task.leader_selected:
+                if e.kind is ProblemType.INVALID_BATCH_SIZE and not task.leader_selected:
                     raise
                 raise _mismatch(task, f"and the helper repaired it otherwise ({e.what})") from None
             whom = task.config.helper_url.decode("ascii")

@@ -357,7 +357,7 @@ class LeaderStorage(SweptStorage, RepairedStorage, Protocol):
     def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool: ...
 
     def open_collection(self, task_id: bytes, job_id: bytes, request: bytes, interval: Interval) -> CollectionJob:
-        """Make a collection job or find it; one that failed for want of reports is opened again.
+        """Make a collection job or find it; one that failed for want of reports, or of a mismatch, is opened again.
 
         Raises: DapProblem, batchOverlap with another job that has not failed, or with a closed interval.
         """

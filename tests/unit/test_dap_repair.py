@@ -12,6 +12,7 @@ import pytest
 from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK
 from interlock.dap.batches import query_for, selector_for
+from interlock.dap.collector import Pending
 from interlock.dap.drafts import ReportError
 from interlock.dap.jobs import AggregateShareReq, AggregationJobInitReq, AggregationJobResp, CollectionJobReq
 from interlock.dap.leader import COLLECTION_JOB
@@ -390,6 +391,39 @@ def test_a_helper_that_refuses_a_repair_leaves_the_mismatch_as_it_is(world: Worl
     document = DapProblem(next(k for k in ProblemType if k.value == kind), "no").document()
     foreign(world, lambda: Reply(400, "application/problem+json", document))
     failed_of(world, ProblemType.BATCH_MISMATCH, f"refuses to repair it ({kind})")
+
+
+def test_a_mismatch_that_is_over_before_it_was_repaired_fails_one_question_and_not_the_next(world: World) -> None:
+    nine(world)
+    pending = world.collector.ask(world.hour())
+    assert isinstance(pending, Pending)
+    world.drive(1)
+    world.drive(1)
+    (job,) = world.leader_store.open_collections(world.task.task_id, 9)
+    assert job.repair_request
+    held = set(RepairReq.decode(job.repair_request).parts)
+    (other,) = set(parts(world)) - held
+    execute(world, "DELETE FROM accumulators WHERE job = ?", other.job_id)
+    world.drive()
+    with refusal(ProblemType.BATCH_MISMATCH):
+        world.collector.poll(pending)
+    found = world.collect()
+    assert (found.report_count, list(found.sums)) == (6, [1, 1, 1, 0, 0, 0, 1, 1, 1] + [0] * 7)
+    assert len(posted(world, REPAIRS)) == 1
+    assert [store.repairs(world.task.task_id) for store in (world.leader_store, world.helper_store)] == [[], []]
+
+
+def test_a_helper_that_hides_what_it_left_out_fails_one_question_and_not_the_next(world: World) -> None:
+    nine(world)
+
+    def answer() -> Reply:
+        said = RepairResp(RepairReq.decode(posted(world, REPAIRS)[-1]).parts).encode()
+        return Reply(200, "application/vnd.interlock.dap;message=repair-resp", said)
+
+    foreign(world, answer)
+    failed_of(world, ProblemType.BATCH_MISMATCH, "needs no repair")
+    assert world.collect().report_count == 6
+    assert len(posted(world, REPAIRS)) == 1
 
 
 def test_an_answer_that_is_none_to_a_repair_is_asked_for_again(world: World) -> None:

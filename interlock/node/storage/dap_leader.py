@@ -119,8 +119,7 @@ class LeaderTables(LeaderJobs):
         with self._write() as tx:
             self._alone(tx, task_id)
             found = collection_of(tx, task_id, job_id)
-            small = ProblemType.INVALID_BATCH_SIZE.value
-            if found is not None and (found.state is not CollectionState.FAILED or found.problem != small):
+            if found is not None and (found.state is not CollectionState.FAILED or found.problem not in _PASSING):
                 return found
             self._refuse_overlap(tx, task_id, interval)
             refuse_rivals(tx, task_id, interval)
@@ -249,6 +248,8 @@ class SqliteLeaderStorage(SqliteStore, LeaderTables):
     ELDEST = 2
 
 
+# What a batch fails of today and may not tomorrow; the same question then is a new try. Nothing of it was given out.
+_PASSING: Final = frozenset({ProblemType.INVALID_BATCH_SIZE.value, ProblemType.BATCH_MISMATCH.value})
 _TURNED_DOWN: Final = {
     ReportError.BATCH_COLLECTED: Accepted.COLLECTED,
     ReportError.REPORT_DROPPED: Accepted.PAST,
