@@ -15,15 +15,15 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from bench.dap_world import OPERATOR, TOKEN, is_url, keys_of, leader_storage, ring_key
+from interlock.base.claims import Claim, failing
 from interlock.base.clock import SystemClock
-from interlock.base.signed import Signed, unsigned
 from interlock.dap.driver import Driver
 from interlock.dap.helper import Helper
 from interlock.dap.leader import Leader
 from interlock.dap.messages import ReportMetadata
 from interlock.dap.shares import KeyRing
 from interlock.dap.task import Task
-from interlock.native.vdaf import chosen_unsigned
+from interlock.native.vdaf import chosen_failing
 from interlock.node.http import Listen, serve
 from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles.admission import Admission
@@ -45,12 +45,12 @@ def _app(role: str, root: Path, store: str, *, unproved: bool) -> ASGIApp:
         helper = Helper(tasks, ring, answers, vdaf_of, clock, os.urandom, admit=admit)
         return helper_app(helper, leaders=tokens, close=answers.close)
     reports = leader_storage(store)
-    leader = Leader(tasks, ring, reports, clock, admit=admit, unsigned=chosen_unsigned(unsigned))
+    leader = Leader(tasks, ring, reports, clock, admit=admit, failing=chosen_failing(failing))
     driver = Driver(tasks, ring, reports, vdaf_of, clock, os.urandom, HttpExchange(TOKEN))
     return leader_app(leader, driver, members=tokens, collectors=tokens, close=reports.close)
 
 
-def _unchecked(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+def _unchecked(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Claim]:
     """Let in whatever comes."""
     return ()
 

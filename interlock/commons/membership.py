@@ -10,7 +10,7 @@
 The report's id is a hash of the credential, so one credential is one report, wherever it is shown; the public share
 binds both aggregators' input shares in a VDAF with joint randomness, which is the only kind that tasks here have.
 Two kinds of proof, one object: `MembershipProof` shows it, `owed_by` names the signatures that it has to have. All of
-them hold, or the report is no member's; they are checked by whoever checks many at once (base.signed).
+them hold, or the report is no member's; they are checked by whoever checks many at once (base.claims).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from interlock.base.blind_rsa import PREFIX_SIZE, modulus_size
+from interlock.base.claims import Claim
 from interlock.base.codec import Malformed, Reader, Writer, decode
 from interlock.base.errors import InterlockError
 from interlock.base.keys import BadKey, Ed25519Signer, Ed25519Verifier
 from interlock.base.primitives import BadSignature
-from interlock.base.signed import Signed
 from interlock.base.text import b64, unb64
 from interlock.commons.statements import Kind, ed25519_key, known_epoch, known_organisation, known_task, made, opened
 from interlock.commons.succession import parse_lineage
@@ -239,7 +239,7 @@ def demand_sender(task_id: bytes, report_id: bytes, proof: bytes) -> None:
 
 def owed_by(
     keys: MemberKeys, *, task_id: bytes, report_id: bytes, time: int, public_share: bytes, proof: bytes
-) -> tuple[Signed, ...]:
+) -> tuple[Claim, ...]:
     """What has to be signed for a report's proof to hold by its epoch's member keys.
 
     Raises: NotMember, in one line and without a value, for a proof that cannot hold, whatever is signed.
@@ -253,12 +253,12 @@ def owed_by(
     if _report_id(credential) != report_id:
         raise NotMember("report id is not that of its credential")
     if keys.backend == BLIND and len(prefix) == PREFIX_SIZE:
-        issued = Signed("rsabssa", keys.token_key, prefix + token_message(task_id, time, public), signature)
+        issued = Claim("rsabssa", keys.token_key, prefix + token_message(task_id, time, public), signature)
     elif keys.backend == CERTIFICATE and not prefix:
-        issued = Signed("ed25519", keys.issuer.public, certificate_message(task_id, time, public), signature)
+        issued = Claim("ed25519", keys.issuer.public, certificate_message(task_id, time, public), signature)
     else:
         raise NotMember("credential is of another kind than the task asks for")
-    return issued, Signed("ed25519", public, _shown(task_id, report_id, time, public_share), shown)
+    return issued, Claim("ed25519", public, _shown(task_id, report_id, time, public_share), shown)
 
 
 def _parts(r: Reader) -> tuple[bytes, bytes, bytes, bytes, bytes]:

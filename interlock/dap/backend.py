@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from interlock.base.claims import Claim
 from interlock.base.errors import InterlockError
-from interlock.base.signed import Signed
 
 __all__ = ["NONCE_SIZE", "SEED_SIZE", "VERIFY_KEY_SIZE", "Fault", "SealedShare", "VdafBackend", "VdafError", "Verdict"]
 
@@ -47,7 +47,7 @@ Verdict = tuple[bytes, bytes] | Fault  # of one report of a job
 class SealedShare:
     """One report of a job, as an aggregator has it; `inbound` is the leader's ping-pong message to the helper.
 
-    `signed` is what has to be signed, or the report drops out before anything else is looked at.
+    `claims` are what has to be signed, or the report drops out before anything else is looked at.
     """
 
     nonce: bytes
@@ -58,7 +58,7 @@ class SealedShare:
     payload: bytes = field(repr=False)
     aad: bytes = field(repr=False)
     inbound: bytes = field(default=b"", repr=False)
-    signed: Sequence[Signed] = field(default=(), repr=False)
+    claims: Sequence[Claim] = field(default=(), repr=False)
 
 
 class VdafBackend(Protocol):

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from interlock.base.claims import CheckClaims, Claim, failing
 from interlock.base.clock import Clock
-from interlock.base.signed import Signed, Unsigned, unsigned
 from interlock.dap.batches import check_collection
 from interlock.dap.drafts import ReportError
 from interlock.dap.fates import Fate, FateReq, FateResp, Question, Standing
@@ -66,7 +66,7 @@ class Leader:
         *,
         admit: Admit = admit_all,
         owner: Owner = owned_by_none,
-        unsigned: Unsigned = unsigned,
+        failing: CheckClaims = failing,
     ) -> None:
         self._tasks = tasks
         self._keys = keys
@@ -74,7 +74,7 @@ class Leader:
         self._clock = clock
         self._admit = admit
         self._owner = owner
-        self._unsigned = unsigned
+        self._failing = failing
 
     def hpke_configs(self) -> bytes:
         return self._keys.configs.encode()
@@ -174,13 +174,13 @@ class Leader:
         work would be done twice.
         """
         found = [self._owed(held, report) for report in reports]
-        dropped = self._unsigned([() if isinstance(owed, ReportError) else owed for owed in found])
+        dropped = self._failing([() if isinstance(owed, ReportError) else owed for owed in found])
         return [
             owed if isinstance(owed, ReportError) else ReportRejected.of("unsigned").error if at in dropped else None
             for at, owed in enumerate(found)
         ]
 
-    def _owed(self, held: AggregatorTask, report: Report) -> Sequence[Signed] | ReportError:
+    def _owed(self, held: AggregatorTask, report: Report) -> Sequence[Claim] | ReportError:
         """What has to be signed for a report to be stored, or why it is turned down whatever is signed."""
         now_us, metadata = self._clock.now_us(), report.metadata
         if self._keys.find(report.leader_share.config_id, now_us) is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from interlock.base.signed import Signed
+from interlock.base.claims import Claim
 from interlock.dap.drafts import ReportError
 from interlock.dap.messages import MEMBERSHIP, Extension, ReportMetadata
 from interlock.dap.shares import ReportRejected
@@ -22,7 +22,7 @@ __all__ = ["Admit", "NotAdmitted", "Owner", "ReportProof", "admit_all", "owned_b
 # Task, metadata and public share of a report -> what has to be signed, or the report is turned down for good. Raises:
 # NotAdmitted, to turn it down whatever is signed; any other InterlockError says that it cannot be told now, and the
 # request is to be made again.
-Admit = Callable[[Task, ReportMetadata, bytes], Sequence[Signed]]
+Admit = Callable[[Task, ReportMetadata, bytes], Sequence[Claim]]
 # Task, report id, and what shows that whoever asks about a report sent it. Raises: NotAdmitted.
 Owner = Callable[[Task, bytes, bytes], None]
 
@@ -49,7 +49,7 @@ class ReportProof(Protocol):
         """The proof for one report. Raises: ValueError, for a report of another task or epoch."""
 
 
-def admit_all(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+def admit_all(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Claim]:
     """Ask for nothing beyond the bearer token. Raises: TaskRefused, for a task that demands proofs."""
     if task.membership is not None:
         raise TaskRefused("asks for proofs of membership, and none can be checked here", fix="give it a commons")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+from interlock.base.claims import Claim
 from interlock.base.clock import MICROSECONDS
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.primitives import BadSignature, Rng
-from interlock.base.signed import Signed
 from interlock.dap import hpke
 from interlock.dap.backend import Fault, SealedShare
 from interlock.dap.drafts import ReportError, Role
@@ -200,7 +200,7 @@ def sealed_share(
     sealed: HpkeCiphertext,
     now_us: int,
     inbound: bytes = b"",
-    admit: Callable[[], Sequence[Signed]] = tuple,
+    admit: Callable[[], Sequence[Claim]] = tuple,
 ) -> SealedShare:
     """A report for a job of the VDAF, which opens it; checked as far as 4.5.5 demands without that.
 
@@ -225,11 +225,11 @@ def _sealed_share(
     public_share: bytes,
     sealed: HpkeCiphertext,
     inbound: bytes = b"",
-    signed: Sequence[Signed] = (),
+    claims: Sequence[Claim] = (),
 ) -> SealedShare:
     aad = _input_aad(task, metadata, public_share)
     about = (metadata.report_id, public_share, pair.public, pair.private)
-    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound, signed)
+    return SealedShare(*about, sealed.enc, sealed.payload, aad, inbound, claims)
 
 
 def _pair(keys: KeyRing, sealed: HpkeCiphertext, now_us: int) -> hpke.KeyPair:

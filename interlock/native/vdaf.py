@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from interlock.base.errors import InterlockError
-from interlock.base.signed import Signed, Unsigned
+from interlock.base.claims import Claim, CheckClaims
 from interlock.native.availability import availability
 
-__all__ = ["NativeVdaf", "chosen_unsigned", "chosen_vdaf"]
+__all__ = ["NativeVdaf", "chosen_failing", "chosen_vdaf"]
 
 _SHARES: Final = 2
 _T = TypeVar("_T")
@@ -51,7 +51,7 @@ class _Sealed(Protocol):
     @property
     def inbound(self) -> bytes: ...
     @property
-    def signed(self) -> Sequence[Signed]: ...
+    def claims(self) -> Sequence[Claim]: ...
 
 
 _fields = attrgetter("nonce", "public_share", "public_key", "private_key", "enc", "payload", "aad", "inbound")
@@ -150,20 +150,20 @@ def chosen_vdaf(reference: _R, refused: type[InterlockError]) -> _R | NativeVdaf
     return NativeVdaf(reference.algorithm_id, reference.vdaf_config, refused)
 
 
-def chosen_unsigned(reference: Unsigned) -> Unsigned:
+def chosen_failing(reference: CheckClaims) -> CheckClaims:
     """The native check of many reports' signatures, on every core, where the wheel is here and has it."""
-    return _unsigned if availability().installed and _has_jobs() else reference
+    return _failing if availability().installed and _has_jobs() else reference
 
 
-def _unsigned(reports: Sequence[Sequence[Signed]]) -> set[int]:
-    return set(importlib.import_module("interlock_native").unsigned([list(report) for report in reports]))
+def _failing(reports: Sequence[Sequence[Claim]]) -> set[int]:
+    return set(importlib.import_module("interlock_native").failing([list(report) for report in reports]))
 
 
 def _has_jobs() -> bool:
     """Whether the wheel has jobs that check what is signed."""
-    return hasattr(importlib.import_module("interlock_native"), "unsigned")
+    return hasattr(importlib.import_module("interlock_native"), "failing")
 
 
-def _parts(reports: Sequence[_Sealed]) -> list[tuple[tuple[bytes, ...], list[Signed]]]:
+def _parts(reports: Sequence[_Sealed]) -> list[tuple[tuple[bytes, ...], list[Claim]]]:
     """Reports as the wheel takes them apart."""
-    return [(_fields(report), list(report.signed)) for report in reports]
+    return [(_fields(report), list(report.claims)) for report in reports]

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from interlock.base.claims import Claim
 from interlock.base.clock import ManualClock
-from interlock.base.signed import Signed
 from interlock.commons.membership import BLIND, MemberKeys, MembershipProof
 from interlock.dap.drafts import ReportError, Role
 from interlock.dap.hpke import unseal
@@ -56,7 +56,7 @@ class Mesh:
         """A leader that takes whatever it likes, its own inventions first."""
         world = self.world
 
-        def everything(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+        def everything(task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Claim]:
             return ()
 
         tasks = {world.task.task_id: world.held}

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from interlock.base.blind_rsa import PythonBlindRsa
+from interlock.base.claims import failing
 from interlock.base.clock import ManualClock
 from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
@@ -20,7 +21,6 @@ from interlock.base.fetch import NotFound, Unreachable
 from interlock.base.files import replace
 from interlock.base.keys import BadKey, Ed25519Verifier, dump_key
 from interlock.base.primitives import BadSignature
-from interlock.base.signed import unsigned
 from interlock.commons import issuer_keys
 from interlock.commons.enrolment import dump_enrolment, dump_token_request, parse_certificate, parse_count
 from interlock.commons.issuer_keys import ISSUER_KEY, IssuerKeys, read_issuer_keys, succeed
@@ -98,7 +98,7 @@ def holds(world: IssuerWorld, proof: MembershipProof, task_id: bytes) -> bool:
         public_share=b"share",
         proof=proof.extension(task_id, proof.epoch, b"share"),
     )
-    return not unsigned([owed])
+    return not failing([owed])
 
 
 # between two epochs

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from interlock.base import blind_rsa
 from interlock.base.blind_rsa import PythonBlindRsa
+from interlock.base.claims import failing
 from interlock.base.codec import Malformed
 from interlock.base.keys import BadKey, Ed25519Signer
 from interlock.base.primitives import BadSignature
-from interlock.base.signed import unsigned
 from interlock.commons.enrolment import (
     OverIssued,
     demand_honest_count,
@@ -41,7 +41,7 @@ from interlock.commons.membership import (
     parse_member_keys,
     token_message,
 )
-from interlock.native.vdaf import chosen_unsigned
+from interlock.native.vdaf import chosen_failing
 from tests.unit.commons_world import seed
 from tests.unit.membership_world import token_key
 
@@ -85,8 +85,8 @@ def check(
 ) -> None:
     """Raises: NotMember; also where something is not signed, on which the reference and what runs here agree."""
     owed = owed_by(held, task_id=task_id, report_id=report_id, time=time, public_share=public_share, proof=shown)
-    assert chosen_unsigned(unsigned)([owed]) == unsigned([owed])
-    if unsigned([owed]):
+    assert chosen_failing(failing)([owed]) == failing([owed])
+    if failing([owed]):
         raise NotMember("a signature does not hold")
 
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.base.claims import Claim
 from interlock.base.keys import Ed25519Signer
-from interlock.base.signed import Signed
 from interlock.dap import hpke
 from interlock.dap.backend import NONCE_SIZE, VERIFY_KEY_SIZE, SealedShare, VdafBackend, VdafError, Verdict
 from interlock.dap.messages import PlaintextInputShare
@@ -298,12 +298,12 @@ def test_a_bad_report_is_a_value_and_stops_no_other(role: int) -> None:
         enc, payload = hpke.seal(key.public, INFO, good.aad, plaintext, ikm=bytes(32))
         return replace(good, enc=enc, payload=payload)
 
-    owed = (Signed("ed25519", bytes(32), b"", bytes(64)),)
+    owed = (Claim("ed25519", bytes(32), b"", bytes(64)),)
     bad = {
         "unsigned": [
-            replace(good, signed=owed),
-            replace(good, signed=owed, payload=b""),  # what is signed comes first
-            replace(good, signed=(Signed("rsabssa", b"", b"", b""),)),
+            replace(good, claims=owed),
+            replace(good, claims=owed, payload=b""),  # what is signed comes first
+            replace(good, claims=(Claim("rsabssa", b"", b"", b""),)),
         ],
         "sealed": [
             replace(good, payload=good.payload[:15]),
@@ -332,8 +332,8 @@ def test_a_bad_report_is_a_value_and_stops_no_other(role: int) -> None:
 @NATIVE
 def test_a_report_whose_signatures_hold_is_worked_on() -> None:
     signer = Ed25519Signer(bytes(32))
-    owed = (Signed("ed25519", signer.verifier.public, b"let in", signer.sign(b"let in")),) * 2
-    reports = [replace(report, signed=owed) for report in _job(Count(), [1], 1, 3)]
+    owed = (Claim("ed25519", signer.verifier.public, b"let in", signer.sign(b"let in")),) * 2
+    reports = [replace(report, claims=owed) for report in _job(Count(), [1], 1, 3)]
     found = _same(_pair(Count()), lambda v: _run(v, 1, reports))
     assert not isinstance(found, type)
     assert all(isinstance(verdict, tuple) for verdict in found)

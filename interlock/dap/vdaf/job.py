@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from interlock.base.claims import failing
 from interlock.base.codec import Malformed
 from interlock.base.primitives import BadSignature
-from interlock.base.signed import unsigned
 from interlock.dap import hpke
 from interlock.dap.backend import SealedShare, VdafBackend, VdafError, Verdict
 from interlock.dap.messages import PlaintextInputShare
@@ -44,7 +44,7 @@ def helper_job(
 
 
 def _verdict(report: SealedShare, info: bytes, step: Callable[[SealedShare, bytes], tuple[bytes, bytes]]) -> Verdict:
-    if unsigned([report.signed]):
+    if failing([report.claims]):
         return "unsigned"
     try:
         key = hpke.KeyPair(report.public_key, report.private_key)

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from interlock.base.claims import Claim
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.codec import Malformed
 from interlock.base.fetch import NotFound, Unreachable
-from interlock.base.signed import Signed
 from interlock.commons.membership import MemberKeys, NotMember, TaskMembership, demand_sender, owed_by
 from interlock.dap.membership import NotAdmitted, proof_in
 from interlock.dap.messages import ReportMetadata
@@ -42,7 +42,7 @@ class Admission:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], MemberKeys | int] = OrderedDict()  # an int: not there, ask again then
 
-    def __call__(self, task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Signed]:
+    def __call__(self, task: Task, metadata: ReportMetadata, public_share: bytes) -> Sequence[Claim]:
         if task.membership is None:
             return ()
         proof, wanted = proof_in(metadata), _wanted(task.membership)

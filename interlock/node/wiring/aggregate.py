@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from starlette.applications import Starlette
 
+from interlock.base.claims import failing
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.fetch import fetcher_of, http_client
 from interlock.base.settings import BadConfig
-from interlock.base.signed import unsigned
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.budget import NoisyRelease, Release
 from interlock.dap.driver import Driver
@@ -21,7 +21,7 @@ from interlock.dap.membership import Admit, admit_all
 from interlock.dap.shares import KeyRing
 from interlock.dap.storage import SweptStorage
 from interlock.dap.sweep import Sweeper
-from interlock.native.vdaf import chosen_unsigned
+from interlock.native.vdaf import chosen_failing
 from interlock.node.certified import client_context
 from interlock.node.config import ServeConfig
 from interlock.node.hpke_file import HpkeKeyFile
@@ -61,7 +61,7 @@ def serving_leader(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
             clock,
             admit=_admission(config, clock),
             owner=demand_owner,
-            unsigned=chosen_unsigned(unsigned),
+            failing=chosen_failing(failing),
         )
         path = place / "members.json"  # which an aggregator of proofs alone does without
         members = read_tokens(path) if path.exists() or not config.upstream else TokenTable(dict)

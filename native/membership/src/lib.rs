@@ -1,4 +1,4 @@
-//! RSABSSA-SHA384-PSS-Randomized of RFC 9474 over the crate `rsa`, bytes in and bytes out; `signed` checks what reports
+//! RSABSSA-SHA384-PSS-Randomized of RFC 9474 over the crate `rsa`, bytes in and bytes out; `claims` checks what reports
 //! show, many signatures at once.
 //!
 //! Public keys are `SubjectPublicKeyInfo`, private keys PKCS #8, both DER, of 2048 to 4096 bits with the exponent
@@ -6,8 +6,8 @@
 //! that the same arguments give the same bytes; signing is blinded against timing (base, exponents and moduli) and
 //! checked against faults, with randomness of its own.
 
+mod claims;
 mod pss;
-mod signed;
 
 use getrandom::SysRng;
 use ring::signature::{RsaPublicKeyComponents, RSA_PSS_2048_8192_SHA384};
@@ -16,8 +16,8 @@ use rsa::pkcs8::{DecodePrivateKey as _, DecodePublicKey as _, EncodePublicKey as
 use rsa::traits::PublicKeyParts as _;
 use rsa::{BoxedUint, PrivateKey, PublicKey};
 
+pub use claims::{Claim, Keys, Scheme};
 pub use pss::SALT_SIZE;
-pub use signed::{Keys, Scheme, Signed};
 
 const EXPONENT: &[u8] = &[1, 0, 1];
 

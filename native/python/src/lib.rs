@@ -19,7 +19,7 @@ mod interlock_native {
     #[pymodule_export]
     use crate::plan::{BadPlan, Panicked, Plan};
     #[pymodule_export]
-    use crate::vdaf::{unsigned, RefusedShare, Vdaf};
+    use crate::vdaf::{failing, RefusedShare, Vdaf};
 
     /// The version of the contract that this build speaks; the Python side checks it once.
     #[pyfunction]

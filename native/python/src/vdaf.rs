@@ -16,11 +16,11 @@ pyo3::create_exception!(
     "What a peer sent and does not decode or does not verify; its argument is one line, without a value."
 );
 
-/// The fields of `interlock_vdaf::SealedShare`, in their order; then what is signed of the report.
-type Report<'py> = ([Bound<'py, PyBytes>; 8], Vec<Signed<'py>>);
+/// The fields of `interlock_vdaf::SealedShare`, in their order; then its claims.
+type Report<'py> = ([Bound<'py, PyBytes>; 8], Vec<Claim<'py>>);
 
-/// The fields of `interlock.base.signed.Signed`, in their order.
-type Signed<'py> = (
+/// The fields of `interlock.base.claims.Claim`, in their order.
+type Claim<'py> = (
     PyBackedStr,
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
@@ -121,7 +121,7 @@ impl Vdaf {
     /// The leader's first step of each report of a job: (state, message) or a fault's name.
     ///
     /// A report is (nonce, public share, public key, private key, encapsulated key, sealed share, associated data,
-    /// the leader's message or nothing), and what is signed of it as in `unsigned`. Raises: `ValueError`, Panicked.
+    /// the leader's message or nothing), and its claims as in `failing`. Raises: `ValueError`, Panicked.
     #[allow(clippy::needless_pass_by_value)] // read out of a list
     fn leader_job<'py>(
         &self,
@@ -172,13 +172,13 @@ impl Vdaf {
 /// Raises: `ValueError`, Panicked.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // read out of a list
-pub fn unsigned(py: Python<'_>, reports: Vec<Vec<Signed<'_>>>) -> PyResult<Vec<usize>> {
-    let reports = reports.iter().map(|all| signatures(all));
+pub fn failing(py: Python<'_>, reports: Vec<Vec<Claim<'_>>>) -> PyResult<Vec<usize>> {
+    let reports = reports.iter().map(|all| claims_of(all));
     let reports = reports.collect::<PyResult<Vec<_>>>()?;
-    guarded(|| py.detach(|| vdaf::unsigned(&reports)))
+    guarded(|| py.detach(|| vdaf::failing(&reports)))
 }
 
-fn sealed<'a>((report, signed): &'a Report<'_>) -> PyResult<vdaf::SealedShare<'a>> {
+fn sealed<'a>((report, claims): &'a Report<'_>) -> PyResult<vdaf::SealedShare<'a>> {
     let [nonce, public_share, public, private, enc, payload, aad, inbound] = report;
     Ok(vdaf::SealedShare {
         nonce: nonce.as_bytes(),
@@ -191,21 +191,21 @@ fn sealed<'a>((report, signed): &'a Report<'_>) -> PyResult<vdaf::SealedShare<'a
         payload: payload.as_bytes(),
         aad: aad.as_bytes(),
         inbound: inbound.as_bytes(),
-        signed: signatures(signed)?,
+        claims: claims_of(claims)?,
     })
 }
 
-fn signatures<'a>(all: &'a [Signed<'_>]) -> PyResult<Vec<vdaf::Signed<'a>>> {
-    let signed = all.iter().map(|(scheme, key, message, signature)| {
+fn claims_of<'a>(all: &'a [Claim<'_>]) -> PyResult<Vec<vdaf::Claim<'a>>> {
+    let claims = all.iter().map(|(scheme, key, message, signature)| {
         let scheme = vdaf::Scheme::named(scheme);
-        Ok(vdaf::Signed {
+        Ok(vdaf::Claim {
             scheme: scheme.ok_or_else(|| PyValueError::new_err("no such scheme of signatures"))?,
             key: key.as_bytes(),
             message: message.as_bytes(),
             signature: signature.as_bytes(),
         })
     });
-    signed.collect()
+    claims.collect()
 }
 
 fn verdicts(py: Python<'_>, found: Vec<vdaf::Verdict>) -> PyResult<Vec<Bound<'_, PyAny>>> {

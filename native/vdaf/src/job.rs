@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_membership::{Keys, Signed};
+use interlock_membership::{Claim, Keys};
 
 use crate::hpke::{KeyPair, Receiver};
 use crate::{Refused, Vdaf};
@@ -44,7 +44,7 @@ pub struct SealedShare<'a> {
     /// The leader's ping-pong message; the helper's jobs only.
     pub inbound: &'a [u8],
     /// What has to be signed for the report to be let in; none where nothing has.
-    pub signed: Vec<Signed<'a>>,
+    pub claims: Vec<Claim<'a>>,
 }
 
 /// Why a report drops out.
@@ -130,9 +130,9 @@ where
         crate::sized_nonce(report.nonce)?;
     }
     let receiver = Receiver::new(job.info);
-    let keys = Keys::of(reports.iter().flat_map(|report| &report.signed));
+    let keys = Keys::of(reports.iter().flat_map(|report| &report.claims));
     let verdict = |report: &SealedShare<'_>| {
-        demand_signed(&keys, &report.signed)?;
+        demand_all(&keys, &report.claims)?;
         let plain = receiver.open(&report.key, report.enc, report.aad, report.payload);
         let plain = plain.ok_or(Fault::Sealed)?;
         let share = input_share(&plain).ok_or(Fault::Malformed)?;
@@ -143,12 +143,12 @@ where
     }))
 }
 
-/// The places of the reports that have a signature which does not hold, of what is signed of each; on every core.
+/// The places of the reports that have a signature which does not hold, of the claims of each; on every core.
 #[must_use]
-pub fn unsigned(reports: &[Vec<Signed<'_>>]) -> Vec<usize> {
+pub fn failing(reports: &[Vec<Claim<'_>>]) -> Vec<usize> {
     let keys = Keys::of(reports.iter().flatten());
-    let found = on_every_core(reports, |signed| {
-        let judged = catch_unwind(AssertUnwindSafe(|| demand_signed(&keys, signed)));
+    let found = on_every_core(reports, |claims| {
+        let judged = catch_unwind(AssertUnwindSafe(|| demand_all(&keys, claims)));
         judged.unwrap_or(Err(Fault::Unsigned))
     });
     let places = found.iter().enumerate();
@@ -157,9 +157,9 @@ pub fn unsigned(reports: &[Vec<Signed<'_>>]) -> Vec<usize> {
         .collect()
 }
 
-fn demand_signed(keys: &Keys<'_>, signed: &[Signed<'_>]) -> Result<(), Fault> {
-    let holds = |each: &Signed<'_>| keys.verify(each).map_err(|_| Fault::Unsigned);
-    signed.iter().try_for_each(holds)
+fn demand_all(keys: &Keys<'_>, claims: &[Claim<'_>]) -> Result<(), Fault> {
+    let holds = |each: &Claim<'_>| keys.verify(each).map_err(|_| Fault::Unsigned);
+    claims.iter().try_for_each(holds)
 }
 
 /// A ping-pong message: its type, then its one item behind its length (VDAF, 5.7.1).

@@ -14,8 +14,8 @@ mod steps;
 use subtle::ConstantTimeEq as _;
 
 pub use hpke::KeyPair;
-pub use interlock_membership::{Scheme, Signed};
-pub use job::{unsigned, Fault, Job, SealedShare, Verdict};
+pub use interlock_membership::{Claim, Scheme};
+pub use job::{failing, Fault, Job, SealedShare, Verdict};
 use steps::Steps;
 
 /// Bytes of a report's nonce; in DAP it is the report ID.

@@ -21,9 +21,9 @@ pub enum Scheme {
     Ed25519,
 }
 
-/// A signature that is to be checked.
+/// That a message is signed so under a key: to be checked.
 #[derive(Clone, Copy)]
-pub struct Signed<'a> {
+pub struct Claim<'a> {
     /// How it is made.
     pub scheme: Scheme,
     /// A `SubjectPublicKeyInfo`, or 32 bytes.
@@ -40,7 +40,7 @@ pub struct Keys<'a> {
 }
 
 impl Scheme {
-    /// The scheme that `interlock.base.signed` spells so.
+    /// The scheme that `interlock.base.claims` spells so.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -53,12 +53,12 @@ impl Scheme {
 
 impl<'a> Keys<'a> {
     /// The keys that these signatures name.
-    pub fn of<'s>(signed: impl IntoIterator<Item = &'s Signed<'a>>) -> Self
+    pub fn of<'s>(claims: impl IntoIterator<Item = &'s Claim<'a>>) -> Self
     where
         'a: 's,
     {
         let mut found = BTreeMap::new();
-        for Signed { scheme, key, .. } in signed {
+        for Claim { scheme, key, .. } in claims {
             if *scheme == Scheme::BlindRsa {
                 found
                     .entry(*key)
@@ -72,14 +72,14 @@ impl<'a> Keys<'a> {
     ///
     /// # Errors
     /// `Key`, `Signature`.
-    pub fn verify(&self, signed: &Signed<'_>) -> Result<(), Refused> {
-        let Signed {
+    pub fn verify(&self, claim: &Claim<'_>) -> Result<(), Refused> {
+        let Claim {
             key,
             message,
             signature,
             ..
-        } = *signed;
-        match signed.scheme {
+        } = *claim;
+        match claim.scheme {
             Scheme::Ed25519 => ed25519(key, message, signature).ok_or(Refused::Signature),
             Scheme::BlindRsa => match self.found.get(key) {
                 Some(Some(key)) => crate::verified(key, message, signature),

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.base.blind_rsa import PythonBlindRsa
+from interlock.base.claims import Claim, failing
 from interlock.base.keys import Ed25519Signer
 from interlock.base.primitives import BadSignature
-from interlock.base.signed import Signed, unsigned
-from interlock.native.vdaf import chosen_unsigned
+from interlock.native.vdaf import chosen_failing
 
-pytestmark = pytest.mark.skipif(chosen_unsigned(unsigned) is unsigned, reason="no interlock-native with such a check")
+pytestmark = pytest.mark.skipif(chosen_failing(failing) is failing, reason="no interlock-native with such a check")
 MESSAGE = b"prepared" * 20
 FIELDS, SCHEMES = ("key", "message", "signature"), ("rsabssa", "ed25519")
 PRIME = 2**255 - 19
@@ -29,10 +29,10 @@ D = -121665 * pow(121666, -1, PRIME) % PRIME
 Point = tuple[int, int]
 
 
-def holds(*signed: Signed) -> bool:
+def holds(*signed: Claim) -> bool:
     """What both say of one report."""
-    found = chosen_unsigned(unsigned)([signed])
-    assert found == unsigned([signed])
+    found = chosen_failing(failing)([signed])
+    assert found == failing([signed])
     return not found
 
 
@@ -50,8 +50,8 @@ def pss(private: rsa.RSAPrivateKey, salt: int = 48, hashed: hashes.HashAlgorithm
     return private.sign(MESSAGE, padding.PSS(padding.MGF1(algorithm), salt), algorithm)
 
 
-def token(private: rsa.RSAPrivateKey, signature: bytes) -> Signed:
-    return Signed("rsabssa", der(private), MESSAGE, signature)
+def token(private: rsa.RSAPrivateKey, signature: bytes) -> Claim:
+    return Claim("rsabssa", der(private), MESSAGE, signature)
 
 
 # tokens
@@ -110,7 +110,7 @@ def test_a_key_has_one_spelling_and_is_of_its_kind() -> None:
 @given(st.sampled_from(FIELDS), st.sampled_from(SCHEMES), st.integers(0, 1 << 20))
 def test_a_bit_changed_anywhere_is_refused(field: str, scheme: str, bit: int) -> None:
     signer = Ed25519Signer(bytes(range(32)))
-    plain = Signed("ed25519", signer.verifier.public, MESSAGE, signer.sign(MESSAGE))
+    plain = Claim("ed25519", signer.verifier.public, MESSAGE, signer.sign(MESSAGE))
     good = token(key(2048), pss(key(2048))) if scheme == "rsabssa" else plain
     assert holds(good)
     data = bytearray(getattr(good, field))
@@ -172,11 +172,11 @@ def spellings(point: Point) -> Iterator[bytes]:
             yield from ((number | sign << 255).to_bytes(32, "little") for sign in signs)
 
 
-def signed_with(public: Point, secret: int, first: Point, nonce: int, *, a: bytes = b"", r: bytes = b"") -> Signed:
+def signed_with(public: Point, secret: int, first: Point, nonce: int, *, a: bytes = b"", r: bytes = b"") -> Claim:
     """A signature by the book, of points that an honest signer does not use."""
     a, r = a or encoded(public), r or encoded(first)
     k = int.from_bytes(hashlib.sha512(r + a + MESSAGE).digest(), "little")
-    return Signed("ed25519", a, MESSAGE, r + ((nonce + k * secret) % ORDER).to_bytes(32, "little"))
+    return Claim("ed25519", a, MESSAGE, r + ((nonce + k * secret) % ORDER).to_bytes(32, "little"))
 
 
 def test_what_differs_by_a_point_of_small_order_is_judged_alike() -> None:
@@ -224,12 +224,12 @@ def test_a_first_half_that_is_not_canonical_is_judged_alike() -> None:
 
 def test_each_report_is_judged_by_all_of_its_signatures_and_by_no_others() -> None:
     good, signer = token(key(2048), pss(key(2048))), Ed25519Signer(bytes(range(32)))
-    plain = Signed("ed25519", signer.verifier.public, MESSAGE, signer.sign(MESSAGE))
+    plain = Claim("ed25519", signer.verifier.public, MESSAGE, signer.sign(MESSAGE))
     reports = [(), (good, plain), (good, plain._replace(message=b"")), (good._replace(message=b""), plain), (plain,)]
-    for judge in (unsigned, chosen_unsigned(unsigned)):
+    for judge in (failing, chosen_failing(failing)):
         assert judge(reports * 9) == {5 * n + at for n in range(9) for at in (2, 3)}
         assert judge([]) == set()
 
 
 def test_a_credential_is_not_shown() -> None:
-    assert repr(token(key(2048), b"secret")) == "Signed('rsabssa')"
+    assert repr(token(key(2048), b"secret")) == "Claim('rsabssa')"

@@ -13,14 +13,14 @@ from interlock.base.blind_rsa import PythonBlindRsa
 from interlock.base.keys import BadKey, Ed25519Verifier
 from interlock.base.primitives import BadSignature
 
-__all__ = ["Signed", "Unsigned", "unsigned"]
+__all__ = ["CheckClaims", "Claim", "failing"]
 
-# Of what is to be signed of each report, the places of the reports of which something is not.
-Unsigned = Callable[[Sequence[Sequence["Signed"]]], set[int]]
+# Of the claims of each report, the places of the reports of which one does not hold.
+CheckClaims = Callable[[Sequence[Sequence["Claim"]]], set[int]]
 
 
-class Signed(NamedTuple):
-    """A message, and the signature that it must have under a key.
+class Claim(NamedTuple):
+    """That a message is signed so under a key, as whoever sent it claims; nobody has checked it yet.
 
     `rsabssa` is a plain check of a blind signature (`blind_rsa`): the key SubjectPublicKeyInfo, the message prepared.
     `ed25519` has a key of 32 bytes.
@@ -32,20 +32,20 @@ class Signed(NamedTuple):
     signature: bytes
 
     def __repr__(self) -> str:
-        return f"Signed({self.scheme!r})"  # a credential is nobody else's
+        return f"Claim({self.scheme!r})"  # a credential is nobody else's
 
 
-def unsigned(reports: Sequence[Sequence[Signed]]) -> set[int]:
-    """Fills `Unsigned`, one signature after the other, RSA by the library."""
+def failing(reports: Sequence[Sequence[Claim]]) -> set[int]:
+    """Fills `CheckClaims`, one signature after the other, RSA by the library."""
     return {at for at, report in enumerate(reports) if not all(map(_holds, report))}
 
 
-def _holds(signed: Signed) -> bool:
+def _holds(claim: Claim) -> bool:
     try:
-        if signed.scheme == "rsabssa":
-            PythonBlindRsa().verify(signed.key, signed.message, signed.signature)
+        if claim.scheme == "rsabssa":
+            PythonBlindRsa().verify(claim.key, claim.message, claim.signature)
         else:
-            Ed25519Verifier(signed.key).verify(signed.message, signed.signature)
+            Ed25519Verifier(claim.key).verify(claim.message, claim.signature)
     except (BadSignature, BadKey):
         return False
     return True
