@@ -217,7 +217,7 @@ class _Prover(Walk):
         if name in _SETTERS:
             self._sets(grammar.level, argv[1:])
         self.top = ""
-        reason = misfit(grammar.level, argv[1:], self._asked)
+        reason = misfit(grammar.level, argv[1:], self._asked) or self._given_misfit(grammar.level, argv[1:])
         if reason:
             raise _Objected(reason)
         self.programs.append(name)
@@ -273,6 +273,25 @@ class _Prover(Walk):
         if not arg.known and arg.taint in _FOUND and not self.inner:
             self._plain_below(arg)
 
+    def _given_misfit(self, level: Level, args: Sequence[Arg]) -> str:
+        """Why the names that globs give are no harmless arguments: `@list` for nm, `rm` for exiv2, which are orders."""
+        if not any(_pattern_of(arg) for arg in args):
+            return ""
+        given = ([name for arg in args for name in self._names_of(arg, cwd)] for cwd in self.cwds)
+        return next(filter(None, (misfit(level, one, lambda _: True) for one in given)), "")
+
+    def _names_of(self, arg: Arg, cwd: str) -> list[Arg]:
+        """The argument as each name that its glob gives in a directory; as it stands where it gives none."""
+        pattern, behind = _pattern_of(arg), UNKNOWN in arg.text
+        if not pattern:
+            return [arg]
+        top = "" if pattern[:1] == "/" else f"{cwd}/"
+        names = self.resolver.expand(top + pattern)
+        if names is None:
+            raise _Objected("a glob that cannot be told")
+        texts = [name[len(top) :] + ("/" + UNKNOWN if behind else "") for name in names]
+        return [arg._replace(text=text, glob=False) for text in texts] or [arg]
+
     def _sets(self, level: Level, args: Sequence[Arg]) -> None:
         """Each name that is set means nothing; a prompt is no name either, which it would be for zsh."""
         _, opts = next(levels(level, args))
@@ -282,7 +301,7 @@ class _Prover(Walk):
 
     def _searched(self, glob: str) -> None:
         """The shell reads each directory in which it looks for names, whatever the program makes of them."""
-        if "**" in glob or UNKNOWN in glob:
+        if "**" in glob or "//" in glob or UNKNOWN in glob:
             raise _Objected("a glob that cannot be told")
         parts = glob.split("/")
         starts = [at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)]
@@ -323,6 +342,13 @@ class _Prover(Walk):
             return all(self.resolver.plain(settings, cwd) for cwd in self.cwds)
         self.read(Arg(self.top or "."), "cwd")
         return True
+
+
+def _pattern_of(arg: Arg) -> str:
+    """The glob that an argument is, or that a search found names below; "" for any other."""
+    root, unknown, _ = arg.text.partition(UNKNOWN)
+    pattern = root.rstrip("/") if unknown else root
+    return pattern if (arg.glob or unknown) and re.search(r"[*?\[]", pattern) else ""
 
 
 def _may_be_option(glob: str) -> bool:
