@@ -132,7 +132,15 @@ def keep_reporting(config: MeshConfig, reporting: ReportConfig, stop: threading.
 
 
 def _report(reporter: Reporter) -> None:
-    """One turn of one task; one that nobody has agreed to is no news, one that outgrew its yes is."""
+    """One turn of one task, whose trouble keeps no other from its turn."""
+    try:
+        _turn(reporter)
+    except InterlockError as e:
+        log.warning("no report: %s", e)
+
+
+def _turn(reporter: Reporter) -> None:
+    """Build and send. A task that nobody has agreed to is no news, one that outgrew its yes is."""
     try:
         reporter.build()
         reporter.send()
@@ -140,8 +148,6 @@ def _report(reporter: Reporter) -> None:
         report.drop_uncovered(reporter.home, reporter.store, reporter.task, reporter.clock)
         known = report.outgrown(reporter.home, reporter.task)
         log.log(logging.WARNING if known else logging.DEBUG, "no report: %s", e)
-    except InterlockError as e:
-        log.warning("no report: %s", e)
 
 
 @contextlib.contextmanager
@@ -167,7 +173,8 @@ def reporters_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[R
             stack.callback(leader.close)
         if any(task.membership is not None for task in tasks):
             credentials = _credentials(config, store, keys, commons())
-        shared = (SystemClock(), Standing(config.home, store, commons, SystemClock()), reporting.nodes)
+        standing = Standing(config.home, store, commons, SystemClock(), frozenset(task.task_id for task in tasks))
+        shared = (SystemClock(), standing, reporting.nodes)
         yield [_reporter(config.home, store, task, keys, leader, credentials, *shared) for task in tasks]
 
 

@@ -12,6 +12,7 @@ import pytest
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_USAGE
 from interlock.base.files import replace
+from interlock.commons.consent import withdraw_consent
 from interlock.commons.indicators import Catalog, build_catalog
 from interlock.dap.task import new_configuration
 from interlock.dap.taskfile import dump_client_task
@@ -20,7 +21,7 @@ from interlock.node import reporter
 from interlock.node.cli.main import main
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import agree
-from interlock.node.storage.node import open_store
+from interlock.node.storage.node import OutboxState, open_store
 from tests.unit import dap_http
 from tests.unit.dap_http import TOKENS, Deployment
 from tests.unit.dap_world import VDAF_CONFIG
@@ -115,6 +116,15 @@ def test_consent_off_drops_what_is_queued_and_forgets_what_was_seen(
         assert store.places_by_epoch("rules-1", counted().digest) == {}
     assert deployment.leader_store.states(deployment.task.task_id).waiting == 0
     assert said("consent", "off") == "no consent is given: nothing is counted and nothing is sent\n"
+
+
+def test_consent_off_completes_one_that_was_cut_short(said: Said, tmp_path: Path) -> None:
+    said("report", "build", "--close-epoch")
+    withdraw_consent(tmp_path / "home", "rules-1")  # and here it was killed
+    said("consent", "off")
+    with contextlib.closing(open_store(tmp_path / "home")) as store:
+        (row,) = store.outbox()
+        assert (row.state, row.report, row.measurement) == (OutboxState.DROPPED, b"", b"")
 
 
 def test_a_report_whose_key_was_replaced_says_so_in_the_ledger(

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from interlock.base.files import BadState, NotWritable
+from interlock.node.roles.report import drop_left, drop_uncovered
 from interlock.node.storage.node import STORE_FILE, NodeStore, OutboxRow, OutboxState, Word, open_store
 from tests.unit.dap_world import PRECISION
 from tests.unit.report_world import RULES, CountedWorld, Member, catalog, counted_world
@@ -152,3 +153,47 @@ def test_a_copy_that_cannot_be_deleted_is_said_and_nothing_counts_as_dropped(mem
     (member.home / "node.sqlite.v2").rmdir()
     member.withdraw()
     assert member.bits() == frozenset()
+
+
+@pytest.mark.parametrize("killed_at", ["forget_objections", "drop", "_scrub"])
+@pytest.mark.parametrize("by", ["another no", "the daemon"])
+def test_a_no_that_was_cut_short_anywhere_is_completed_by_the_next(
+    member: Member, monkeypatch: pytest.MonkeyPatch, killed_at: str, by: str
+) -> None:
+    guard = open_store(member.home)  # another process of this node, at work all the while
+    guard.outbox()
+    guard.note_objection("call", "call", [SEEN.decode()], 5)
+    member.blocked(1, 3, 9)
+    member.world.clock.advance(PRECISION)
+    assert member.close() == 1
+    member.blocked(3)
+    (row,) = member.store.queued(member.world.task.task_id)
+
+    def killed(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeStore, killed_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            member.withdraw()
+    assert SEEN in stored(member.home)
+    again = open_store(member.home)
+    if by == "another no":
+        drop_left(member.home, again, member.world.clock.now_us())
+    else:
+        drop_uncovered(member.home, again, member.world.task, member.world.clock)
+    left = stored(member.home)
+    assert (SEEN in left, row.report in left, row.measurement in left) == (False, False, False)
+    assert [r.state for r in again.outbox()] == [OutboxState.DROPPED]
+    again.close()
+    guard.close()
+
+
+def test_what_a_process_writes_that_was_at_work_as_consent_ended_goes_with_the_next_turn(member: Member) -> None:
+    member.withdraw()
+    guard = open_store(member.home)
+    guard.note_objection("call", "call", [SEEN.decode()], 5)
+    guard.add_bits("rules-1", member.catalog.digest, (0, 10), {3: SEEN.decode()})
+    drop_uncovered(member.home, member.store, member.world.task, member.world.clock)
+    assert SEEN not in stored(member.home)
+    guard.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from interlock.base.files import private_dir
 from interlock.commons.consent import NoConsent, ended_consents, read_consents, withdraw_consent
 from interlock.commons.task_withdrawal import TaskWithdrawn
 from interlock.commons.updater import Stale
+from interlock.dap.messages import Extension, Interval
+from interlock.dap.task import TASK_INTERVAL, Task, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.node import reporter as reporting
 from interlock.node.cli.task_rows import task_rows
@@ -38,9 +41,9 @@ class Node:
         self.member.agree()
         self.member.blocked(3)
 
-    def turn(self, commons: Publishing | None = None) -> Reporter:
-        member, clock = self.member, self.world.clock
-        standing = Standing(member.home, member.store, lambda: commons or self.commons.member("node"), clock)
+    def turn(self, commons: Publishing | None = None, *, kept: Iterable[Task] = ()) -> Reporter:
+        member, clock, ids = self.member, self.world.clock, frozenset(task.task_id for task in kept)
+        standing = Standing(member.home, member.store, lambda: commons or self.commons.member("node"), clock, ids)
         return Reporter(member.home, member.store, self.world.task, member.line, member.line, clock, standing)
 
     def withdraw(self) -> None:
@@ -186,3 +189,24 @@ def test_a_node_takes_no_part_in_a_withdrawn_task(node: Node) -> None:
         demand_published(node.commons.publisher, NAME, node.world.task)
     with pytest.raises(NotPublished):
         demand_published(node.commons.publisher, "rules-2", node.world.task)
+
+
+def test_a_file_of_a_task_that_was_never_published_ends_no_yes_to_the_one_that_is(node: Node) -> None:
+    config = node.world.task.config
+    ends = Extension(TASK_INTERVAL, Interval(0, 1 << 40).encode())
+    of_before = dataclasses.replace(config, extensions=(ends, *config.extensions))
+    first = task_of(of_before.encode(), demo=True)  # as its author had it before the one that was published
+    kept = [first, node.world.task]
+    node.next_epoch()
+    assert node.turn(kept=kept).build() == 1
+    node.next_epoch()
+    wrong = dataclasses.replace(node.turn(kept=kept), task=first)
+    with pytest.raises(NotPublished, match="is not the task"):
+        wrong.build()
+    assert NAME in {subject for _, subject in read_consents(node.member.home)}
+    turn = node.turn(kept=kept)
+    assert (turn.build(), turn.send(at_once=True)) == (1, Sent(sent=2))
+    node.withdraw()
+    node.next_epoch()
+    with pytest.raises(TaskEnded):
+        dataclasses.replace(node.turn(kept=kept), task=first).build()

@@ -24,7 +24,7 @@ from interlock.node.cli.mesh_notices import monitor_consent
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
 from interlock.node.reporter import keep_reporting, reporters_of, tasks_of
 from interlock.node.roles import follow, report
-from interlock.node.roles.taking import demand_published, demand_safe
+from interlock.node.roles.taking import NotPublished, demand_published, demand_safe
 from interlock.node.roles.tell import TELL_EVERY_S, keep_telling
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
@@ -87,6 +87,7 @@ def _off(args: argparse.Namespace, config: MeshConfig) -> int:
         for task in named:
             dropped = report.withdraw(config.home, store, task, SystemClock().now_us())
             print(f"{task}: no; {dropped} reports that were queued are dropped")
+        report.drop_left(config.home, store, SystemClock().now_us())  # of a no that was cut short, by its name or not
     if not args.task:
         forget_told(config.home)
     if not named:
@@ -155,12 +156,19 @@ def _asked(args: argparse.Namespace, config: MeshConfig) -> tuple[Task, Catalog]
     tasks = tasks_of(config.home, reporting_of(args))
     subscriber = subscriber_of(config)
     catalog = patiently(lambda: subscriber.catalog(args.task))
-    task = next((t for t in tasks if (t.catalog_digest or b"").hex() == catalog.digest), None)
-    if task is None:
-        told = "is counted by no task that is kept here"
-        raise TaskRefused(told, where=f"catalog {args.task}", fix="fetch the task's file: interlock mesh report init")
-    patiently(lambda: demand_published(subscriber, args.task, task))
-    return task, catalog
+    refused = TaskRefused(
+        "is counted by no task that is kept here",
+        where=f"catalog {args.task}",
+        fix="fetch the task's file: interlock mesh report init",
+    )
+    for task in (t for t in tasks if (t.catalog_digest or b"").hex() == catalog.digest):
+        try:
+            patiently(lambda task=task: demand_published(subscriber, args.task, task))  # type: ignore[misc]
+        except NotPublished as e:  # another file may be of the one that is
+            refused = e
+        else:
+            return task, catalog
+    raise refused
 
 
 def reporting_of(args: argparse.Namespace) -> ReportConfig:

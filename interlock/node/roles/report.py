@@ -60,6 +60,7 @@ __all__ = [
     "agreed_name",
     "catalog_task",
     "close_epochs",
+    "drop_left",
     "drop_uncovered",
     "epochs_to_report",
     "find_kept",
@@ -144,9 +145,23 @@ def withdraw(home: Path, store: NodeStore, task: str, now_us: int, ended: Ended 
     was not a person's no. Raises: NotWritable.
     """
     withdraw_consent(home, task, ended)
+    _forget_objections(home, store)
+    return store.drop(task, _WITHDRAWN if ended is None else ended.why, now_us)
+
+
+def drop_left(home: Path, store: NodeStore, now_us: int) -> int:
+    """Drop what is here of any task without a yes: a process that was killed as consent ended, or that was just at
+    work, may have left it. Returns how many reports were queued. Raises: NotWritable.
+    """
+    agreed = {subject for _, subject in read_consents(home)}
+    _forget_objections(home, store)
+    return sum(store.drop(name, _WITHDRAWN, now_us) for name in kept_catalogs(home) if name not in agreed)
+
+
+def _forget_objections(home: Path, store: NodeStore) -> None:
+    """Forget what a person could speak of, where no false positives are counted."""
     if not any(purpose == FALSE_POSITIVES for purpose, _ in read_consents(home)):
         store.forget_objections()
-    return store.drop(task, _WITHDRAWN if ended is None else ended.why, now_us)
 
 
 def close_epochs(home: Path, store: NodeStore, sealer: Sealer, clock: Clock, *, early: bool = False) -> int:
@@ -247,17 +262,14 @@ def send_due(
 
 
 def drop_uncovered(home: Path, store: NodeStore, task: Task, clock: Clock) -> int:
-    """Drop what is queued for a task that no yes covers, and what was seen, where there is no yes at all.
+    """Drop what is queued for a task that no yes covers, and whatever there is of tasks without a yes.
 
-    A process that was killed as consent ended may have left it. Returns how many reports were dropped.
+    Returns how many reports were dropped.
     """
-    kept = find_kept(home, task)
     left = {(row.task, row.catalog) for row in store.queued(task.task_id)}
-    agreed = agreed_name(home, task)
-    if kept is not None and not agreed and store.places_by_epoch(kept.catalog.task, kept.catalog.digest):
-        left.add((kept.catalog.task, kept.catalog.digest))
     why = _not_covered(home, task) if left else ""
-    return sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in left if why)
+    dropped = sum(store.drop(name, why, clock.now_us(), catalog=catalog) for name, catalog in left if why)
+    return dropped + (0 if agreed_name(home, task) else drop_left(home, store, clock.now_us()))
 
 
 def agreed_name(home: Path, task: Task) -> str:

@@ -16,11 +16,12 @@ from typing import Protocol
 
 from interlock.base.clock import Clock
 from interlock.base.errors import InterlockError
+from interlock.base.fetch import NotFound
 from interlock.commons.consent import Ended
 from interlock.commons.task_withdrawal import TaskWithdrawn
 from interlock.dap.task import Task
 from interlock.node.roles.report import agreed_name, withdraw
-from interlock.node.roles.taking import NotPublished, demand_published
+from interlock.node.roles.taking import NotPublished, demand_published, published_task
 from interlock.node.storage.node import NodeStore
 
 __all__ = ["Standing", "TaskEnded"]
@@ -39,21 +40,30 @@ class _Commons(Protocol):
 class Standing:
     """What the commons says of one node's tasks, asked once of each in one turn of reporting.
 
-    `commons` opens it; called only where there is something to ask.
+    `commons` opens it; called only where there is something to ask. `kept` are the ids of the tasks of this node.
     """
 
-    def __init__(self, home: Path, store: NodeStore, commons: Callable[[], _Commons], clock: Clock) -> None:
+    def __init__(
+        self,
+        home: Path,
+        store: NodeStore,
+        commons: Callable[[], _Commons],
+        clock: Clock,
+        kept: frozenset[bytes] = frozenset(),
+    ) -> None:
         self._home = home
         self._store = store
         self._commons = commons
         self._clock = clock
+        self._kept = kept
         self._good: set[bytes] = set()
 
     def demand(self, task: Task) -> None:
         """Demand that a task stands; one without a yes is nobody's to ask about.
 
-        Raises: TaskEnded, once all that was had for it is dropped; and whatever refuses a commons (Stale, Unreachable,
-        NotLogged, ...), for then nobody knows.
+        Raises: TaskEnded, once all that was had for it is dropped; NotPublished, where this node keeps the published
+        one as well, to which the yes is; and whatever refuses a commons (Stale, Unreachable, NotLogged, ...), for then
+        nobody knows.
         """
         name = "" if task.task_id in self._good else agreed_name(self._home, task)
         if not name:
@@ -61,8 +71,17 @@ class Standing:
         try:
             demand_published(self._commons(), name, task)
         except (NotPublished, TaskWithdrawn) as e:
+            if self._keeps_the_published(name):
+                raise
             now_us = self._clock.now_us()
             dropped = withdraw(self._home, self._store, name, now_us, Ended(name, e.what, now_us))
             told = f"{e.what}; it is counted no more, and {dropped} queued reports are dropped"
             raise TaskEnded(told, where=f"task {name}") from None
         self._good.add(task.task_id)
+
+    def _keeps_the_published(self, name: str) -> bool:
+        """Whether the task that the commons publishes by a name is one of this node's. Raises: as `demand`."""
+        try:
+            return published_task(self._commons(), name).task_id in self._kept
+        except (NotFound, TaskWithdrawn):
+            return False

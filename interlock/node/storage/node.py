@@ -341,8 +341,9 @@ ALTER TABLE fed_until RENAME TO fed
             )
 
     def forget_objections(self) -> None:
-        with self._write() as db:
-            db.execute("DELETE FROM objections")
+        if self._read("SELECT 1 FROM objections LIMIT 1"):
+            with self._write() as db:
+                db.execute("DELETE FROM objections")
         self._scrub()
 
     def objection(self, call_id: str, phase: str) -> frozenset[str]:
