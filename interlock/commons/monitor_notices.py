@@ -72,6 +72,15 @@ class Told:
     unproven: tuple[Tree, ...]
     waiting: int
 
+    @property
+    def body(self) -> dict[str, object]:
+        """As JSON has it."""
+        trees = [
+            {"origin": t.origin, "size": t.size, "root": t.root.hex(), "count": t.count, "hour": t.at}
+            for t in self.unproven
+        ]
+        return {"counts": self.counts, "waiting": self.waiting, "unproven": trees}
+
 
 @dataclass(frozen=True)
 class Taken:

@@ -37,7 +37,8 @@ from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
 from interlock.node.cli import mesh_joined
 from interlock.node.cli.main import main
-from interlock.node.roles.issuer import Issuer, app
+from interlock.node.roles.issuer import Issuer
+from interlock.node.roles.issuer_http import app
 from interlock.node.roles.member import Credentials, IssuerRefused, read_joined, successors_of
 from interlock.node.storage.issuer import Refused
 from tests.sim.reaper import Killed

@@ -30,7 +30,7 @@ from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
 from interlock.node.config import serve_config, settings_of
 from interlock.node.roles.admission import Admission
-from interlock.node.roles.issuer import app
+from interlock.node.roles.issuer_http import app
 from interlock.node.roles.ledger import ledger
 from interlock.node.roles.observe import kept_catalogs
 from interlock.node.roles.report import Sent, agree, close_epochs

@@ -26,7 +26,8 @@ from interlock.dap.task import Task, TaskRefused
 from interlock.dap.transport import Reply
 from interlock.node.parties import HttpExchange
 from interlock.node.reporter import Reporter
-from interlock.node.roles.issuer import SKEW_US, app
+from interlock.node.roles.issuer import SKEW_US
+from interlock.node.roles.issuer_http import app
 from interlock.node.roles.member import ClockAhead, Credentials, IssuerRefused, read_joined
 from interlock.node.roles.report import agree
 from interlock.node.roles.standing import Standing

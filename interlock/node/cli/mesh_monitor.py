@@ -16,7 +16,6 @@ from interlock.commons.monitor_notices import Told
 from interlock.commons.monitor_store import Alarm
 from interlock.node.cli.mesh_shared import serve_settings
 from interlock.node.config import serve_config
-from interlock.node.roles.monitor import told_body
 from interlock.node.wiring.monitor import monitor_of
 
 __all__ = ["monitor"]
@@ -38,7 +37,7 @@ def monitor(args: argparse.Namespace) -> int:
         alarms, told = watching.store.alarms(), watching.notices.told()
     if args.json:
         body = {"tree_size": looked.tree_size, "places": looked.places, "alarms": [asdict(a) for a in alarms]}
-        print(json.dumps({**body, "notices": told_body(told)}, indent=1))
+        print(json.dumps({**body, "notices": told.body}, indent=1))
     else:
         _show(looked, alarms)
         if any(alarm.kind == "split-view" for alarm in looked.open):

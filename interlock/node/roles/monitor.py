@@ -23,11 +23,10 @@ from starlette.routing import Route
 from interlock.base.clock import MICROSECONDS, Clock
 from interlock.base.errors import EXIT_REFUSED, InterlockError, fault_line
 from interlock.commons.monitor import Monitor
-from interlock.commons.monitor_notices import Told
 from interlock.commons.notices import MAX_NOTICE, answer_of
 from interlock.node.http import BadBody, body_of
 
-__all__ = ["app", "keep_looking", "told_body"]
+__all__ = ["app", "keep_looking"]
 
 log = logging.getLogger("interlock.monitor")
 
@@ -55,8 +54,8 @@ def app(monitor: Monitor, clock: Clock, *, every_s: float) -> Starlette:
             "tree_size": size,
             "looked": monitor.looked,
             "alarms": [asdict(alarm) for alarm in found],
+            "notices": told.body,
         }
-        body["notices"] = told_body(told)
         return JSONResponse(body, status, headers={"Cache-Control": "no-store"})
 
     async def notices(request: Request) -> Response:
@@ -77,15 +76,6 @@ def app(monitor: Monitor, clock: Clock, *, every_s: float) -> Starlette:
         routes=[Route("/alarms", alarms, methods=["GET"]), Route("/notices", notices, methods=["POST"])],
         exception_handlers={InterlockError: _refused},
     )
-
-
-def told_body(told: Told) -> dict[str, object]:
-    """What nodes told, as JSON has it."""
-    trees = [
-        {"origin": t.origin, "size": t.size, "root": t.root.hex(), "count": t.count, "hour": t.at}
-        for t in told.unproven
-    ]
-    return {"counts": told.counts, "waiting": told.waiting, "unproven": trees}
 
 
 class _Door:

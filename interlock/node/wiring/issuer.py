@@ -1,4 +1,4 @@
-"""The issuer's wiring: its keys and its store, in a folder where nobody's shares lie."""
+"""The issuer's wiring: its keys and its store, in a folder where nobody's shares lie; it needs no server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from typing import Final
-
-from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
 from interlock.base.settings import BadConfig
@@ -18,7 +16,7 @@ from interlock.node.roles import issuer
 from interlock.node.storage.issuer import IssuerStore
 from interlock.node.wiring.parts import APART
 
-__all__ = ["ISSUER_STORE", "issuer_of", "serving"]
+__all__ = ["ISSUER_STORE", "issuer_of"]
 
 ISSUER_STORE: Final = "issuer.sqlite"
 _SHARES: Final = ("hpke.json", "members.json", "leaders.json", "collectors.json")  # an aggregator's or a collector's
@@ -36,10 +34,3 @@ def issuer_of(config: ServeConfig, clock: Clock) -> Iterator[issuer.Issuer]:
     keys = read_issuer_keys(place)
     with contextlib.closing(IssuerStore(place / ISSUER_STORE)) as store:
         yield issuer.Issuer(store, keys, config.operator, chosen_blind_rsa(), clock, os.urandom)
-
-
-@contextlib.contextmanager
-def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    """The issuer's application. Raises: BadConfig, BadState, BadKey, NotWritable."""
-    with issuer_of(config, clock) as opened:
-        yield issuer.app(opened)

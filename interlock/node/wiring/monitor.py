@@ -1,12 +1,6 @@
-"""A monitor's wiring: what it watches, for one look or for a process that goes on looking."""
+"""A monitor's wiring: what it watches, for one look or for a process that goes on looking; it needs no server."""
 
 from __future__ import annotations
-
-import contextlib
-import threading
-from collections.abc import Iterator
-
-from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
 from interlock.base.fetch import fetcher_of
@@ -15,10 +9,9 @@ from interlock.base.settings import BadConfig
 from interlock.commons.monitor import Monitor
 from interlock.commons.pins import read_pins
 from interlock.node.config import ServeConfig
-from interlock.node.roles import monitor
-from interlock.node.wiring.parts import MAKE_IT, in_background
+from interlock.node.wiring.parts import MAKE_IT
 
-__all__ = ["monitor_of", "serving"]
+__all__ = ["monitor_of"]
 
 
 def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
@@ -29,15 +22,3 @@ def monitor_of(config: ServeConfig, clock: Clock) -> Monitor:
         raise BadConfig("names fewer than two", where="[serve] mirrors", fix='write mirrors = ["NAME=URL", "NAME=URL"]')
     places = {name: fetcher_of(url) for name, url in config.mirrors.items()}
     return Monitor(config.directory, read_pins(config.directory), places, clock)
-
-
-@contextlib.contextmanager
-def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    """What the monitor found, while it goes on looking. Raises: BadConfig, BadState, NotWritable."""
-    with contextlib.closing(monitor_of(config, clock)) as watching:
-
-        def look(stop: threading.Event) -> None:
-            monitor.keep_looking(watching, stop, every_s=config.poll_s)
-
-        with in_background("look", look):
-            yield monitor.app(watching, clock, every_s=config.poll_s)

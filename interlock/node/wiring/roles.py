@@ -24,13 +24,13 @@ __all__ = ["ROLES", "role_app"]
 ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "commons": ("commons", "serving"),
     "mirror": ("mirror", "serving"),
-    "monitor": ("monitor", "serving"),
+    "monitor": ("serve_monitor", "serving"),
     "log": ("log", "serving"),
-    "witness": ("witness", "serving"),
+    "witness": ("serve_witness", "serving"),
     "dap-leader": ("aggregate", "serving_leader"),
     "dap-helper": ("aggregate", "serving_helper"),
     "dap-worker": ("aggregate", "serving_worker"),
-    "issuer": ("issuer", "serving"),
+    "issuer": ("serve_issuer", "serving"),
 }
 # what a role's folder has in it from the start; a commons says so itself
 _MARKS: Final = {

@@ -1,23 +1,17 @@
-"""A witness's wiring: its keys, what it remembers, and whose logs it cosigns."""
+"""A witness's wiring: its keys, what it remembers, and whose logs it cosigns; by itself it needs no server."""
 
 from __future__ import annotations
-
-import contextlib
-from collections.abc import Iterator
-
-from starlette.applications import Starlette
 
 from interlock.base.clock import Clock
 from interlock.base.files import BadState, private_dir
 from interlock.base.settings import BadConfig
 from interlock.node.config import LOG_POLICY, ServeConfig
 from interlock.node.pairs import cosigners_in
-from interlock.node.roles import witness
 from interlock.node.wiring.parts import policy_in
 from interlock.transparency.known_logs import ADDED_LOGS, KnownLogs
 from interlock.transparency.witness import Witness
 
-__all__ = ["serving", "witness_of"]
+__all__ = ["witness_of"]
 
 
 def witness_of(config: ServeConfig, clock: Clock) -> Witness:
@@ -30,9 +24,3 @@ def witness_of(config: ServeConfig, clock: Clock) -> Witness:
     if not logs:
         raise BadState("names no log", where=str(config.directory), fix="add one with interlock mesh log cosign")
     return Witness(private_dir(config.directory / "state"), cosigners, logs, clock)
-
-
-@contextlib.contextmanager
-def serving(config: ServeConfig, clock: Clock) -> Iterator[Starlette]:
-    """A witness that listens. Raises: as `witness_of`."""
-    yield witness.app(witness_of(config, clock))
