@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from interlock.base.clock import DAY_US
 from interlock.base.codec import Malformed
 from interlock.base.errors import InterlockError
 from interlock.base.keys import Ed25519Signer
@@ -42,6 +43,7 @@ from interlock.commons.pack import sha256_hex
 from interlock.commons.statements import Kind, known_task, made, opened
 
 __all__ = [
+    "DAYS_MOST",
     "MAX_CONSENSUS",
     "Accepted",
     "Standing",
@@ -55,6 +57,7 @@ __all__ = [
     "stated",
 ]
 
+DAYS_MOST: Final = 365  # for which a statement holds from its epoch's end; what nobody sees again has ended by then
 MAX_CONSENSUS: Final = 1 << 20  # bytes
 _FACTORS: Final[Mapping[int, int]] = {0: 20, 30: 15, 180: 10}  # tenths of the floor, by the least age in days
 _PROOFS: Final = ("", BLIND, CERTIFICATE)  # "": a bearer token, which proves nothing to anybody but the leader
@@ -203,6 +206,7 @@ def _faults(found: Statement, places: Sequence[object]) -> Mapping[str, bool]:
         f"a threshold under the floor of {floor}": not floor <= found.at_least < 1 << 53,
         "a proof or an age that is not known": found.shown not in _PROOFS or found.least_age not in AGES,
         "times out of order": not 0 <= found.start < found.end <= found.until < 1 << 62,
+        f"more than {DAYS_MOST} days": found.until - found.end > DAYS_MOST * DAY_US,
         "places that are none, or twice": not all(good) or len(set(places)) != len(places),
     }
 

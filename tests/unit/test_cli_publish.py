@@ -16,6 +16,7 @@ from interlock.commons.consensus import stated
 from interlock.commons.indicators import indicator_pack
 from interlock.commons.membership import BLIND
 from interlock.dap.taskfile import dump_client_task
+from interlock.node.cli import mesh_publish
 from interlock.node.cli.main import main
 from interlock.node.config import LOG_POLICY
 from interlock.node.setup import write_settings
@@ -82,16 +83,17 @@ def test_publishing_ceremonies_tokens_and_tasks_start_without_a_server() -> None
 
 
 def test_a_pack_of_indicators_goes_out_only_with_the_statements_it_rests_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with world(tmp_path) as commons:
+        monkeypatch.setattr(mesh_publish, "SystemClock", lambda: commons.clock)
         counted = consensus.catalog(opens_at=commons.clock.now_us() + DAY_US)
         task, rival = consensus.task(counted), Ed25519Signer(b"\4" * 32)
         start = task.start_us(task.time_of(counted.opens_at))
         commons.publisher.publish_catalog(counted)
         commons.publisher.publish_dap_task("hosts-1", dump_client_task(task))
     values = {"task_id": task.task_id.hex(), "at_least": 20, "shown": BLIND, "least_age": 0, "demo": False}
-    values |= {"start": start, "end": start + DAY_US, "until": start + 9000 * DAY_US}
+    values |= {"start": start, "end": start + DAY_US, "until": start + 90 * DAY_US}
     honest, forged = (
         stated(counted, places, key, **values)
         for places, key in (((consensus.HOST,), consensus.COLLECTOR), ((consensus.HOST, consensus.OTHER), rival))

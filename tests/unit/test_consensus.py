@@ -16,11 +16,21 @@ from interlock.base.errors import BadInput
 from interlock.base.keys import Ed25519Signer, Ed25519Verifier
 from interlock.base.organisations import DEMO_LEAST, LEAST
 from interlock.base.primitives import BadSignature
-from interlock.commons.consensus import Statement, TooFew, demand_collector, needed, parse_consensus, standing, stated
+from interlock.commons.consensus import (
+    DAYS_MOST,
+    Statement,
+    TooFew,
+    demand_collector,
+    needed,
+    parse_consensus,
+    standing,
+    stated,
+)
 from interlock.commons.enrolment import IssuedCount, OverIssued, dump_count, parse_count
 from interlock.commons.indicators import FALSE_POSITIVES, SIGHTINGS, Catalog, build_catalog
 from interlock.commons.membership import BLIND, CERTIFICATE, MemberKeys, TaskMembership, build_member_keys
 from interlock.commons.operators import Operator, Operators, parse_operators
+from interlock.dap.messages import LEADER_SELECTED, Interval
 from interlock.dap.noise import Mechanism, Noise
 from interlock.dap.task import Task, TaskRefused, new_configuration, task_of
 from interlock.dap.vdaf.circuits import SumVec, best_chunk_length
@@ -147,8 +157,15 @@ def test_a_statement_is_held_against_its_very_task() -> None:
         with pytest.raises(Malformed, match=told):
             demand_of_task(lied, task, None)
     dearer = dataclasses.replace(task, config=dataclasses.replace(task.config, min_batch_size=11))
-    with pytest.raises(Malformed, match="fewer organisations than its task's floor"):
-        demand_of_task(made, dearer, None)
+    selected = dataclasses.replace(task, config=dataclasses.replace(task.config, batch_mode=LEADER_SELECTED))
+    others = [(dearer, "fewer organisations than its task's floor"), (selected, "whose batches count reports")]
+    for interval in (Interval(EPOCH + 1, 9), Interval(EPOCH - 9, 9)):
+        others.append((dataclasses.replace(task, interval=interval), "in which its task did not run"))
+    for other, told in others:
+        with pytest.raises(Malformed, match=told):
+            demand_of_task(made, other, None)
+    for interval in (Interval(EPOCH, 1), Interval(EPOCH - 9, 10)):
+        demand_of_task(made, dataclasses.replace(task, interval=interval), None)
 
 
 def test_a_collector_signs_nothing_with_a_key_that_its_task_does_not_name() -> None:
@@ -176,6 +193,7 @@ def test_any_bytes_are_no_statement_in_one_line(data: bytes) -> None:
         {"age": 31},
         {"shown": "hearsay"},
         {"days": -5},
+        {"days": DAYS_MOST + 1},
     ],
 )
 def test_a_statement_that_cannot_be_is_refused(values: dict[str, int]) -> None:

@@ -12,6 +12,7 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState, demand_new, read_bounded, read_private, replace, unstamped
 from interlock.commons.consensus import (
+    DAYS_MOST,
     MAX_CONSENSUS,
     Standing,
     Statement,
@@ -50,7 +51,6 @@ __all__ = ["catalog", "check", "consensus", "pack", "propose", "read_batch"]
 _T = TypeVar("_T")
 _RESULT_FORMAT: Final = "interlock-collected"
 _RESULT_MOST: Final = 64 << 20
-_DAYS_MOST: Final = 365
 _REVEALS: Final = """\
 This proposes {what} as a candidate for a count that everybody takes part in.
 what it is        {value}; check it: a name can look like another
@@ -95,8 +95,8 @@ def catalog(args: argparse.Namespace) -> int:
 
 def consensus(args: argparse.Namespace) -> int:
     """Write the statement of a batch; its numbers stay with the collector."""
-    if not 1 <= args.days <= _DAYS_MOST:
-        raise BadInput(f"is from 1 to {_DAYS_MOST}", where="--days")
+    if not 1 <= args.days <= DAYS_MOST:
+        raise BadInput(f"is from 1 to {DAYS_MOST}", where="--days")
     task = read_task(Path(args.task))
     if task.leader_selected:
         raise TaskRefused("counts reports, and does not say of how many organisations", where=args.task)

@@ -110,6 +110,8 @@ def demand_of_task(said: Statement, task: Task, operators: Operators | None) -> 
         "says of fewer organisations than its task's floor": said.at_least < task.config.min_batch_size,
         "is shown by another proof than its task asks for": said.shown != shown,
         "is of no one epoch of its task": (said.start, said.end) != (task.start_us(epoch), task.start_us(epoch + 1)),
+        "is of an epoch in which its task did not run": not _runs(task, epoch),
+        "is of a task whose batches count reports, and not organisations": task.leader_selected,
     }
     wrong = next((fault for fault, there in faults.items() if there), None)
     if wrong is not None:
@@ -167,6 +169,11 @@ def demotion(standing: Standing, pack: str) -> bytes:
         for place, row in sorted(standing.disputed.items())
     ]
     return canonical.encode({"format": "interlock-proposal", "v": 1, "kind": "demotion", "pack": pack, "places": rows})
+
+
+def _runs(task: Task, epoch: int) -> bool:
+    ends = task.interval
+    return ends is None or ends.start <= epoch < ends.end
 
 
 def _trust(task: Task, batch: Batch, keys: MemberKeys | None) -> tuple[str, int]:
