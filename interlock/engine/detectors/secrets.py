@@ -50,19 +50,22 @@ _COOKIE: Final = re.compile(r"(_gitlab_session=)([a-f0-9]{32})")
 _WORDS_LONG: Final = re.compile(r"[^\t-\r\x1c-\x20\"',]{15,}")  # of a form's match so much has none of these
 _LONG: Final = 1 << 12  # characters of a text in which one sign is found many times as quickly as a literal
 _SIGNS: Final = frozenset("".join(literal for form in FORMS for literal in form.literals))
-# A JWT from its second part on; what is no part of one; and where its first part may begin
-_JWT_PARTS: Final = re.compile(r"\.eyJ[\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9])")
-# where a second part may begin: a first one has so many characters at least
-_JWT_SECOND: Final = re.compile(r"\.eyJ(?<=[\w-]{13}\.eyJ)(?=[\w-]{4})")
+# A JWT from its second part on, where a first one of so many characters at least stands before it; what is no part of
+# one; and where its first part may begin
+_JWT_PARTS: Final = re.compile(r"\.eyJ(?<=[\w-]{13}\.eyJ)([\w-]{4,4000}(?:\.[\w-]{4,2000})?(?![A-Za-z0-9]))?")
 _NO_PART: Final = re.compile(r"[^\w-]+")
 _JWT_BEGIN: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ(?=[\w-]{10})")
 _FIRST_PART: Final = 2003  # characters of it, at most
+_LEAST_FIRST: Final = 13  # and at least
 # A name that says "secret", then a value: quoted, or up to the next blank. Its first letter stands alone, as a set and
-# with no case folded, since `re` finds quickly where one of a set stands.
+# with no case folded, since `re` finds quickly where one of a set stands; so does the set of what the name goes on
+# with, which `re` then reads at once: with what Python folds to its letters (a dotted I, a dotless i, a long s, the
+# Kelvin sign). What has been read of a name is never given back: no shorter one has another end.
 _NAMED: Final = re.compile(
-    r"(((?-i:[PSTCKApstcka\u017f\u212a])(?:(?<=p)(?:asswor[dt]|asswd|assphrase|wd|ass|w)|(?<=s)ecrets?|(?<=t)okens?"
+    r"(((?-i:[PSTCKApstcka\u017f\u212a])(?>(?<=p)(?:ass(?:wor[dt]|wd|phrase)?|wd?)|(?<=s)ecrets?|(?<=t)okens?"
     r"|(?<=c)redentials?|(?<=k)eys?|(?<=a)(?:pi|ccess|uth)[_.-]?keys?))"
-    r"([A-Za-z0-9_.-]{0,30}+)[\"'`\])]{0,3}\s{0,4}(?::=|={1,3}|=>|:|,|\|\|:?|\s(?=[\"']))\s{0,4}(?:new\s)?)"
+    r"((?-i:[A-Za-z0-9_.\u0130\u0131\u017f\u212a-]{0,30}+))(?=[\"'`\])\s:=,|])[\"'`\])]{0,3}+\s{0,4}+"
+    r"(?::=|={1,3}|=>|:|,|\|\|:?|\s?(?<=\s)(?=[\"']))\s{0,4}(?:new\s)?)"
     r"(?:\"([^\"\n]{3,500})\"|'([^'\n]{3,500})'|`([^`\n]{3,500})`|([^\s\"'`,;)}\]>]{6,500}))",
     re.I,
 )
@@ -126,10 +129,12 @@ def redacted_secrets(text: str, *, most: int = MOST_FINDS) -> tuple[str, list[st
     """The text with every secret found replaced by its label, and the kinds found; withheld whole after `most`."""
     kinds: list[str] = []
     given, text = text, visible(text)
+    forms: list[Form] | None = None
     for _ in range(_ROUNDS):
         finds = _Finds(most - len(kinds))
         try:
-            text = finds.spread(_redacted(text, finds.put))
+            text, forms = _redacted(text, finds.put, forms)
+            text = finds.spread(text)
         except TooManyFinds:
             return withheld(kinds + finds.kinds, most)
         if not finds.kinds:
@@ -138,14 +143,16 @@ def redacted_secrets(text: str, *, most: int = MOST_FINDS) -> tuple[str, list[st
     return (text if kinds else given), kinds
 
 
-def _redacted(text: str, put: Put) -> str:
+def _redacted(text: str, put: Put, known: list[Form] | None) -> tuple[str, list[Form]]:
+    """The text with what one reading finds masked, and the forms of which it held a literal: no label adds one."""
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda m: put("PRIVATE_KEY"), text)
-    words = " ".join(_WORDS_LONG.findall(text))
-    for form in _possible(words):
-        if any(literal in words for literal in form.literals):
-            text = _replaced(text, form, put)
-    return _named(text, put)
+    words = " ".join(_WORDS_LONG.findall(text)) if known != [] else ""
+    possible = _possible(words) if known is None else known
+    forms = [form for form in possible if any(literal in words for literal in form.literals)]
+    for form in forms:
+        text = _replaced(text, form, put)
+    return _named(text, put), forms
 
 
 def _possible(words: str) -> Iterable[Form]:
@@ -172,16 +179,22 @@ def _jwts(text: str, put: Put) -> str:
     """Many may begin within a part that no second part follows: so the first is looked for from the second."""
     out: list[str] = []
     copied = past = at = 0
-    while may_be := _JWT_SECOND.search(text, at):
-        second = may_be.start()
+    varied: dict[str, bool] = {}
+    while parts := _JWT_PARTS.search(text, at):
+        second = parts.start()
         at = second + 1
+        if parts.lastindex is None:  # no whole one
+            continue
         head = text[max(past, second - _FIRST_PART, text.rfind(".", past, second) + 1) : second]
         begun = _JWT_BEGIN.search(text, second - len(_NO_PART.split(head)[-1]), second)
-        whole = begun and _JWT_PARTS.match(text, second)
-        if not (begun and whole):
+        if begun is None:
             continue
-        at = past = whole.end()
-        if _varied(text[begun.start() : past]):
+        past = parts.end()
+        at = past + _LEAST_FIRST
+        found = text[begun.start() : past]
+        if found not in varied:
+            varied[found] = _varied(found)
+        if varied[found]:
             out += [text[copied : begun.start()], put("JWT")]
             copied = past
     return "".join([*out, text[copied:]])
