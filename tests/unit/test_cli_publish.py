@@ -66,7 +66,7 @@ def _command(tmp_path: Path) -> list[str]:
     return ["mesh", "publish", "--config", str(home / "interlock.toml")]
 
 
-def test_publishing_ceremonies_tokens_and_tasks_start_without_a_server() -> None:
+def test_commands_that_serve_nothing_start_without_a_server() -> None:
     """Its modules take as long to import as all else that these commands need."""
     commands = [
         "mesh_publish",
@@ -76,6 +76,9 @@ def test_publishing_ceremonies_tokens_and_tasks_start_without_a_server() -> None
         "mesh_token",
         "mesh_dap",
         "mesh_dap_task",
+        "mesh_members",
+        "mesh_monitor",
+        "mesh_witness",
     ]
     code = f"import importlib, sys\nfor name in {commands}: importlib.import_module('interlock.node.cli.' + name)\n"
     code += "print(*sorted({'uvicorn', 'starlette', 'asyncio'} & sys.modules.keys()))"
