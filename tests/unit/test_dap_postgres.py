@@ -133,6 +133,24 @@ def test_a_server_that_was_started_again_is_used_again(monkeypatch: pytest.Monke
         store.states(TASK)
 
 
+def test_a_server_that_dies_once_it_let_us_in_is_named_too_and_its_connection_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    psycopg, closed = psycopg_or_skip(), list[bool]()
+
+    class Dying:
+        def execute(self, _sql: str) -> None:
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(psycopg, "connect", lambda *_args, **_kwargs: Dying())
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        PostgresLeaderStorage("postgresql://tester@localhost/nowhere")
+    assert closed == [True]
+
+
 def test_nothing_that_is_kept_in_bytes_is_tried_to_be_compressed() -> None:
     psycopg, stores = psycopg_or_skip(), PostgresStores()
     stores.leader().close()

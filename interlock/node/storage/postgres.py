@@ -133,14 +133,17 @@ class PostgresStore(SqlStore):
                 return connection
 
     def _connected(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any]
         try:
+            connection: psycopg.Connection[Any]
             connection = self._psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_S)
+            with contextlib.ExitStack() as unfit:
+                unfit.callback(connection.close)
+                connection.execute("SET synchronous_commit TO on")  # what was answered is on disk
+                connection.execute(f'SET search_path TO "{self._schema}"')
+                unfit.pop_all()
         except self._psycopg.Error as e:
             fix = "see that PostgreSQL runs and knows the role and the database"
             raise Unreachable(f"cannot be reached ({_told(e)})", where=self._where, fix=fix) from None
-        connection.execute("SET synchronous_commit TO on")  # what was answered is on disk
-        connection.execute(f'SET search_path TO "{self._schema}"')
         return connection
 
     def _give_back(self, connection: psycopg.Connection[Any]) -> None:
