@@ -529,3 +529,14 @@ def test_a_leader_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.C
     replace(tmp_path / "token", secrets.token_hex(16).encode())
     assert dap("submit", "--task", tmp_path / "t.json", "--ones", "0") == EXIT_USAGE
     assert "127.0.0.1:9" in error(capsys)
+
+
+@pytest.mark.parametrize("key", ["", "ed25519:00", "ed25519:" + "AB" * 32, "collector.key", "ab" * 32])
+def test_what_is_no_key_of_a_collector_makes_no_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    out = tmp_path / "task.json"
+    words = ("--length", 2, "--leader", "http://127.0.0.1:1", "--helper", "http://127.0.0.1:2", "--demo", "--out", out)
+    assert dap("task", "create", "task-1", *words, f"--collector={key}") == EXIT_USAGE
+    assert "--collector: names no Ed25519 key" in error(capsys)
+    assert not out.exists()

@@ -15,10 +15,11 @@ from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.fetch import fetcher_of
 from interlock.base.files import BadState, NewerFormat, demand_new, read_bounded, read_private, replace
+from interlock.base.keys import Ed25519Verifier
 from interlock.commons.indicators import MAX_CATALOG, Catalog, parse_catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.signers import own_key
-from interlock.commons.statements import ed25519_key, known_task
+from interlock.commons.statements import known_task
 from interlock.commons.subscribe import Subscriber
 from interlock.dap.drafts import draft_of
 from interlock.dap.messages import BatchId
@@ -26,7 +27,7 @@ from interlock.dap.repair import Repair
 from interlock.dap.task import Task, TaskRefused
 from interlock.dap.taskfile import dump_client_task, dump_config, load_client_task, load_config, load_task
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
-from interlock.node.cli.mesh_shared import published_text, serve_settings
+from interlock.node.cli.mesh_shared import key_given, published_text, serve_settings
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.roles.taking import demand_apart, demand_published, demand_safe, published_task
 from interlock.node.roles.tasks import Wanted, described, made_task, noise_of, shared_secret, take_on, task_from
@@ -41,6 +42,7 @@ _LIMIT: Final = 1 << 20
 _PUBLIC_FILE: Final = 0o644
 _FORMAT: Final = "interlock-tasks"
 _AGGREGATOR: Final = ".task.json"
+_ITS_KEY: Final = "take what interlock mesh dap key --statements FILE prints"
 
 
 def create(args: argparse.Namespace) -> int:
@@ -196,8 +198,12 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         leader_selected=args.batch_mode == "leader-selected",
         batch_size=args.batch_size,
         demo=args.demo,
-        statement_key=ed25519_key(args.collector, where="--collector") if args.collector else None,
+        statement_key=_speaker(args.collector),
     )
+
+
+def _speaker(text: str | None) -> Ed25519Verifier | None:
+    return None if text is None else key_given(text, option="--collector", fix=_ITS_KEY)
 
 
 def _catalog(path: Path, name: str) -> Catalog:

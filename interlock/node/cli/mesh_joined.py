@@ -17,9 +17,10 @@ from interlock.base.codec import Malformed
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState, read_private, replace
 from interlock.commons.enrolment import demand_honest_count
-from interlock.commons.statements import MAX_STATEMENT, ed25519_key, known_organisation
+from interlock.commons.statements import MAX_STATEMENT, known_organisation
 from interlock.node.cli.mesh_count import reporting_of
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
+from interlock.node.cli.mesh_shared import key_given
 from interlock.node.parties import HttpExchange
 from interlock.node.reporter import reporters_of
 from interlock.node.roles import member as members
@@ -41,7 +42,7 @@ def join(args: argparse.Namespace) -> int:
     name = known_organisation(named, where="--organisation")
     code = read_private(Path(args.invite), _LIMIT).decode("ascii", "replace").strip() if args.invite else ""
     with contextlib.closing(HttpExchange()) as exchange:
-        issuer = ed25519_key(args.issuer_key, where="--issuer-key")
+        issuer = key_given(args.issuer_key, option="--issuer-key", fix="ask the issuer's operator for it")
         joined = members.join(config.home, name, args.issuer, issuer, code, exchange, os.urandom)
     if joined.certificate is None:
         print(f"{name} waits: once the issuer's operator approved it, run this again")

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.base.clock import rfc3339
+from interlock.base.errors import BadInput
+from interlock.base.keys import BadKey, Ed25519Verifier, ed25519_of
 from interlock.base.settings import Settings
 from interlock.node.config import CONFIG, settings_of
 
 if TYPE_CHECKING:  # a role that publishes nothing starts without it
     from interlock.commons.publish import Published
 
-__all__ = ["published_text", "serve_settings"]
+__all__ = ["key_given", "published_text", "serve_settings"]
 
 _HEADS: Final = {"review": "review of ", "revoke": "taken back in each of its rings, the last of them "}
 
@@ -25,6 +27,14 @@ def serve_settings(args: argparse.Namespace) -> Settings:
     if named is None and beside is not None and beside.exists():
         return settings_of(str(beside))
     return settings_of(named)
+
+
+def key_given(text: str, *, option: str, fix: str) -> Ed25519Verifier:
+    """The Ed25519 public key that an option names. Raises: BadInput; `fix` says where to get it."""
+    try:
+        return ed25519_of(text)
+    except BadKey:
+        raise BadInput("names no Ed25519 key, which is ed25519: and 64 hex digits", where=option, fix=fix) from None
 
 
 def published_text(done: Published) -> str:
