@@ -554,6 +554,37 @@ def test_a_glob_stays_one_where_its_text_goes_on(tree: Path) -> None:
     assert not _real(tree, "find [o]ut -exec cat {} +")
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("@x", "nm *"),
+        ("@x", "nm ?x"),
+        ("@x", "nm -- [@]x"),
+        ("@x", "strings -n 3 *x"),
+        ("@x", "objdump -d ?x"),
+        ("@x", "readelf -a ?x"),
+        ("@x", "find * -print0 | xargs -0 nm"),
+        ("@x", "find ?x -exec nm {} \\;"),
+        ("@x", "x=*; nm $x"),
+        ("@x", "cd d1; nm *; cd ..; nm *"),
+        ("a|e rm", "zgrep x a*"),
+        ("y=2", "sysctl y?2"),
+        ("rs1", "tput rs?"),
+        ("rm x|", "cat rm*"),
+        ("http:/x", "file http?//x"),
+    ],
+)
+def test_a_name_that_is_an_order_is_one_where_a_glob_gives_it(tmp_path: Path, name: str, command: str) -> None:
+    tree = tmp_path / "tree"
+    (tree / "d1").mkdir(parents=True)
+    (tree / "a").write_text("x\n")
+    assert _real(tree, "nm *; strings -n 3 a*; find * -print0 | xargs -0 nm")
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).write_text("--plugin=./x.so")
+    assert not _real(tree, command)
+    assert _real(tree, "nm ./a; wc -l d1/*")
+
+
 def test_a_tree_whose_name_would_be_split_is_not_named(tmp_path: Path) -> None:
     tree = tmp_path / "my tree"
     tree.mkdir()

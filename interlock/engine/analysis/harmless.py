@@ -43,6 +43,7 @@ _SELECTS: Final = frozenset({"egrep", "fgrep", "grep"})
 _SETTERS: Final = frozenset({"read", "unset"})
 _SPLIT: Final = re.compile(r"[\s*?\[\]\\'\"]")  # where a shell or xargs would split a name, or take it for a pattern
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_PIPED: Final = re.compile(r"^\s*\||\|\s*$")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\?|\Z)|.*\[", re.S)  # what zsh may take for a variable, behind `read -p`
 _READS: Final = frozenset({"fs.list", "fs.read"})
 
@@ -159,8 +160,8 @@ class _Prover(Walk):
         raise _Objected("runs what is not known")
 
     def read(self, target: Arg, program: str) -> None:
-        if "://" in target.text:
-            raise _Objected("may be an address")  # some viewers ask a server for it
+        if "://" in target.text or _PIPED.search(target.text):
+            raise _Objected("may be an address, or an order")  # some viewers ask a server; perl and ruby run `rm x|`
         for path in self._inside(target):
             low = path.lower()  # a file system may take both for one name
             if is_secret(path) or is_secret(low) or low.endswith("/.git/config") or not self.resolver.clean(path):
@@ -290,6 +291,8 @@ class _Prover(Walk):
         if names is None:
             raise _Objected("a glob that cannot be told")
         texts = [name[len(top) :] + ("/" + UNKNOWN if behind else "") for name in names]
+        if any(_PIPED.search(text) for text in texts):
+            raise _Objected("may be an order")
         return [arg._replace(text=text, glob=False) for text in texts] or [arg]
 
     def _sets(self, level: Level, args: Sequence[Arg]) -> None:
