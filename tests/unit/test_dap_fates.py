@@ -192,6 +192,18 @@ def test_a_repair_that_leaves_a_report_out_is_told_as_one(world: World) -> None:
     assert ends(world, mine) == [("rejected", "report_dropped", "leader", "repair")]
 
 
+def test_what_was_turned_down_is_told_so_also_beside_what_was_collected_of_its_hour(world: World) -> None:
+    good = world.report(bits(0))
+    bad = dataclasses.replace(good, leader_share=dataclasses.replace(good.leader_share, payload=b"x" * 64))
+    world.upload(bad, member="acme")
+    world.drive(1)
+    again = world.report(bits(0))
+    assert world.upload(again, member="acme") == []
+    world.upload(world.report(bits(1)), world.report(bits(2)))
+    assert world.collect().report_count == 3
+    assert standings(world, bad, again) == [Standing.REJECTED, Standing.COLLECTED]
+
+
 # who may ask
 
 

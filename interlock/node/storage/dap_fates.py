@@ -43,12 +43,12 @@ class LeaderFates(LeaderRepairs):
             f" ({', '.join('?' * len(report_ids))})"
         )
         rows = self._read(sql, task_id, *report_ids)
-        places = {(as_int(row[6]), as_bytes(row[7])) for row in rows if row[2] == "aggregated"}
-        collected = {place for place in places if self._was_collected(task_id, *place)}
+        places = {as_bytes(row[0]): (as_int(row[6]), as_bytes(row[7])) for row in rows if row[2] == "aggregated"}
+        given = {place for place in set(places.values()) if self._was_collected(task_id, *place)}
+        collected = {report_id for report_id, place in places.items() if place in given}
         return {
             as_bytes(row[0]): KnownReport(
-                _fate(row, collected=(as_int(row[6]), as_bytes(row[7])) in collected),
-                None if row[1] is None else str(row[1]),
+                _fate(row, collected=as_bytes(row[0]) in collected), None if row[1] is None else str(row[1])
             )
             for row in rows
         }
