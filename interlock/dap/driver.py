@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 from interlock.base.clock import Clock
@@ -33,17 +32,17 @@ from interlock.base.errors import InterlockError
 from interlock.base.fetch import Unreachable
 from interlock.base.primitives import Rng
 from interlock.dap.asking import Answer, Asking
-from interlock.dap.backend import SealedShare, VdafError, Verdict
+from interlock.dap.backend import VdafError
 from interlock.dap.batches import (
     Batch,
     OutShare,
     Selection,
     buckets_in,
     check_size,
-    job_extensions,
     selected,
     selector_for,
 )
+from interlock.dap.beginning import GONE, begin, states_again
 from interlock.dap.budget import BARE, Release
 from interlock.dap.drafts import Draft, ReportError, Role
 from interlock.dap.early import put_off
@@ -51,19 +50,15 @@ from interlock.dap.helper import AGGREGATION_JOB, VdafFactory
 from interlock.dap.jobs import (
     AggregateShare,
     AggregateShareReq,
-    AggregationJobInitReq,
     AggregationJobResp,
     CollectionJobReq,
     CollectionJobResp,
-    ReportShare,
-    VerifyInit,
     VerifyResp,
 )
-from interlock.dap.messages import BATCH_ID_SIZE, Interval, Report
-from interlock.dap.opening import leader_verdicts
+from interlock.dap.messages import BATCH_ID_SIZE, Interval
 from interlock.dap.problems import DapProblem, ProblemType, to_b64url
 from interlock.dap.repairing import Repairing
-from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share, sealed_share, sealed_share_again
+from interlock.dap.shares import KeyRing, ReportRejected, seal_aggregate_share
 from interlock.dap.storage import (
     CollectionJob,
     CollectionState,
@@ -85,8 +80,6 @@ JOB_BYTES: Final = 8 << 20  # of leader's shares a job, at most: of long reports
 JOBS_A_PASS: Final = 10  # jobs made, jobs sent and collections moved in one pass over a task
 LEASE_US: Final = 120_000_000  # how long others leave a job alone; longer each time that proves too short
 SPOILT_MOST: Final = 3  # answers that cannot be read, before a job is abandoned
-GONE: Final = b""  # in place of a state
-_Begun = tuple[bytes, bytes] | ReportError  # (VDAF state to keep, message to the helper)
 _log = logging.getLogger(__name__)
 
 
@@ -239,56 +232,18 @@ class Driver:
             self._storage.release_job(task_id, token, left.again_us, left.states)
 
     def _begin(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> LeasedJob:
-        """Open and verify a gathered job's reports; what comes back has no request where it is over or lost."""
+        """Begin a gathered job, and store that; what comes back has no request where it is over or lost."""
         task = held.task
-        inits: list[VerifyInit] = []
-        states: dict[bytes, tuple[int, bytes]] = {}
-        rejected: dict[bytes, ReportError] = {}
-        seal = partial(sealed_share, now_us=self._clock.now_us())
-        for report, begun in self._opened(held, map(Report.decode, job.bodies), seal):
-            report_id = report.metadata.report_id
-            if isinstance(begun, ReportError):
-                rejected[report_id] = begun
-                continue
-            states[report_id] = report.metadata.time, begun[0]
-            share = ReportShare(report.metadata, report.public_share, report.helper_share)
-            inits.append(VerifyInit(share, begun[1]))
-        extensions = job_extensions(job.batch)
-        request = AggregationJobInitReq(held.verify_key_id, b"", extensions, tuple(inits)).encode() if inits else b""
-        job_id = held.resource_id(AGGREGATION_JOB, request)
-        about = (job_id, request, rejected, self._clock.now_us())
+        begun = begin(held, self._vdaf(task), self._keys, job, self._clock.now_us())
+        job_id = held.resource_id(AGGREGATION_JOB, begun.request)
+        about = (job_id, begun.request, begun.rejected, self._clock.now_us())
         if not self._storage.begin_job(task.task_id, lease, *about):
             return LeasedJob()
-        return LeasedJob((), job_id, request, states, job.batch)
+        return LeasedJob((), job_id, begun.request, begun.states, job.batch)
 
     def _again(self, held: AggregatorTask, job: LeasedJob) -> LeasedJob:
-        """A begun job with the states that it had: they follow from its reports, and nobody has them any more.
-
-        The request stays as it was sent, whatever the time is now. Where a key is gone since, so is a state.
-        """
-        reports = {report.metadata.report_id: report for report in map(Report.decode, job.bodies)}
-        sent = [init.share.metadata.report_id for init in AggregationJobInitReq.decode(job.request).inits]
-        begun = self._opened(held, [reports[report_id] for report_id in sent], sealed_share_again)
-        states = {r.metadata.report_id: (r.metadata.time, b[0] if isinstance(b, tuple) else GONE) for r, b in begun}
-        return replace(job, states={report_id: states[report_id] for report_id in sent})
-
-    def _opened(
-        self, held: AggregatorTask, reports: Iterable[Report], seal: Callable[..., SealedShare]
-    ) -> list[tuple[Report, _Begun]]:
-        """The reports that are begun, then those that are turned down before."""
-        task = held.task
-        sealed: list[tuple[Report, SealedShare]] = []
-        turned_down: list[tuple[Report, _Begun]] = []
-        for report in reports:
-            about = (report.metadata, report.public_share, report.leader_share)
-            try:
-                sealed.append((report, seal(task, self._keys, *about)))
-            except ReportRejected as e:
-                turned_down.append((report, e.error))
-        info = task.draft.input_share_info(Role.LEADER)
-        shares = [share for _, share in sealed]
-        verdicts = leader_verdicts(self._vdaf(task), held.verify_key, task.context, info, shares)
-        return [(report, _begun(v)) for (report, _), v in zip(sealed, verdicts, strict=True)] + turned_down
+        """A begun job with the states that it had, which nobody has any more."""
+        return replace(job, states=states_again(held, self._vdaf(held.task), self._keys, job))
 
     def _run_job(self, held: AggregatorTask, job: LeasedJob, lease: Lease) -> int | None:
         """Take a job as far as it goes; when to look again, or None where it is over. Raises: Unreachable, TooLarge."""
@@ -428,13 +383,6 @@ class Driver:
         sealed = seal_aggregate_share(task, Role.LEADER, held.collector, request, share, self._rng)
         answer = CollectionJobResp(batch.count, batch.interval, sealed, helper_share).encode()
         return self._storage.finish_collection(task.task_id, job.job_id, answer)
-
-
-def _begun(verdict: Verdict) -> _Begun:
-    """The leader judges no proof at its first step, it only decodes (4.5.5)."""
-    if isinstance(verdict, tuple):
-        return verdict
-    return ReportRejected.of("malformed" if verdict == "invalid" else verdict).error
 
 
 def _try_again(e: DapProblem, url: str) -> InterlockError:
