@@ -11,8 +11,8 @@ import functools
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from interlock.engine.decision import Decision
 from interlock.engine.detectors.spec import DetectorSpec, checked_params
@@ -38,7 +38,6 @@ _SSN: Final = re.compile(
 _SSN_AREA: Final = 3  # digits before that sign
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
 _TWICE: Final = [sum(divmod(2 * d, 10)) for d in range(10)]  # twice a digit, its digits added up
-_DOUBLED: Final = {str(d): twice for d, twice in enumerate(_TWICE)}
 _VALUES: Final = bytes(byte - 48 if byte in b"0123456789" else 0 for byte in range(256))
 _TWICE_VALUES: Final = bytes(_TWICE[value] for value in _VALUES)
 _MAY_BEGIN: Final = bytes(byte in b"23456" for byte in range(256))  # first digits of a card
@@ -46,6 +45,7 @@ _IS_TENS: Final = bytes(byte % 10 == 0 for byte in range(256))
 _SHORTEST: Final = 13  # digits of a card
 _LONGEST: Final = 19
 _LEAST: Final = 4  # digits of each group but a card's last
+_FEW: Final = 256  # digits that are looked at one group after another
 _ZEROS: Final = 24  # that stand between two runs: no group and no card is as long
 _BETWEEN: Final = " " + "0" * _ZEROS + " "
 _IBAN_LENGTHS: Final = {
@@ -84,8 +84,11 @@ _COUNTRIES: Final = {country.encode(): size for country, size in _IBAN_LENGTHS.i
 _LETTERS: Final = tuple((bytes([code]), str(code - 55).encode()) for code in range(65, 91))  # A is 10
 _ENDS: Final = ord("b")
 _IS_ENDS: Final = bytes(c == _ENDS for c in range(256))
+_SIZE_BITS: Final = 6
+_SIZES: Final = (1 << _SIZE_BITS) - 1
 _HEAD: Final = 4  # signs of an IBAN that are counted last
 _TURN: Final = 1 << 11  # of what may be an IBAN or a card, so many in one turn
+_Part = TypeVar("_Part", str, bytes)
 _ROUNDS: Final = 8  # readings of a text: each but the last finds what a label of the one before laid open
 
 
@@ -134,7 +137,24 @@ def _redacted(text: str, put: Callable[[str], str], *, emails: bool) -> str:
 
 
 def _ibans(text: str, put: Callable[[str], str]) -> str:
-    begins, rows = _rows(text)
+    rows = list(_rows(text))
+    finds = _found_ibans(list(dict.fromkeys(row for _, row in rows)))
+    return _replaced(text, rows, finds, lambda: put("IBAN"))
+
+
+def _rows(text: str) -> Iterator[tuple[int, bytes]]:
+    """The parts of a text in which IBANs may stand, words of letters and digits with one sign between two of them.
+
+    Each with where it begins.
+    """
+    signs = b"\n" + text.encode("ascii", "replace").translate(_AS_SIGNS) + b"\n"
+    signs = signs.replace(b"  ", b"\n\n").replace(b" \n", b"\n\n").replace(b"\n ", b"\n\n")
+    for row in _ROWS.finditer(signs):
+        yield row.start() - 1, row.group()
+
+
+def _found_ibans(rows: list[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """The IBANs of some rows: the row, and where in it one begins and ends."""
     joined = _GAP.join(rows)
     words = joined.split(b" ")
     heads = {
@@ -143,55 +163,59 @@ def _ibans(text: str, put: Callable[[str], str]) -> str:
         if (size := _COUNTRIES.get(word[:2])) and len(word) >= _HEAD and word[2:_HEAD].isdigit()
     }
     if not heads:
-        return text
+        return
     signs = joined.replace(b" ", b"")
     # of each sign whether a word ends with it
     ends = (joined + b" ").translate(_AS_WORDS).replace(b"a ", b"b") + bytes(max(_COUNTRIES.values()))
     at = list(itertools.accumulate(map(len, words), initial=0))
+    sizes = list(map(heads.get, words, itertools.repeat(0)))
+    # with its size in one number, since so many pairs would take longer to make than to look at
     may_be = [
-        (begin, begin + size)
-        for begin, size in zip(at, map(heads.get, words), strict=False)
-        if size and ends[begin + size - 1] == _ENDS
+        begin << _SIZE_BITS | size
+        for begin, size in zip(itertools.compress(at, sizes), itertools.compress(sizes, sizes), strict=True)
+        if ends[begin + size - 1] == _ENDS
     ]
     row_at = list(itertools.accumulate((len(row) + len(_GAP) for row in rows), initial=0)) if may_be else []
+    for begin, end in _checked(may_be, signs):
+        first, last = (sign + bisect_right(at, sign) - 1 for sign in (begin, end - 1))  # a blank before each word
+        row = bisect_right(row_at, first) - 1
+        yield rows[row], first - row_at[row], last + 1 - row_at[row]
 
-    def place(sign: int) -> int:
-        """Where in the text a sign stands."""
-        in_joined = sign + bisect_right(at, sign) - 1  # with a blank before each word but the first
-        row = bisect_right(row_at, in_joined) - 1
-        return begins[row] + in_joined - row_at[row]
 
+def _replaced(
+    text: str, parts: Iterable[tuple[int, _Part]], finds: Iterable[tuple[_Part, int, int]], put: Callable[[], str]
+) -> str:
+    """The text with what was found in its parts (each with where it begins) replaced, wherever such a part stands.
+
+    A find is put when it is found, so that after too many of them nobody looks on.
+    """
+    held: dict[_Part, list[tuple[int, int, str]]] = {}
+    for part, first, past in finds:
+        held.setdefault(part, []).append((first, past, put()))
     out: list[str] = []
     copied = 0
-    for begin, end in _checked(may_be, signs):
-        out += [text[copied : place(begin)], put("IBAN")]
-        copied = place(end - 1) + 1
+    seen: set[_Part] = set()
+    for begin, part in parts if held else ():
+        for first, past, label in held.get(part, ()):
+            out += [text[copied : begin + first], put() if part in seen else label]
+            copied = begin + past
+        seen.add(part)
     return "".join([*out, text[copied:]])
 
 
-def _rows(text: str) -> tuple[list[int], list[bytes]]:
-    """The parts of a text in which IBANs may stand, words of letters and digits with one sign between two of them.
-
-    Each with where it begins.
-    """
-    signs = b"\n" + text.encode("ascii", "replace").translate(_AS_SIGNS) + b"\n"
-    signs = signs.replace(b"  ", b"\n\n").replace(b" \n", b"\n\n").replace(b"\n ", b"\n\n")
-    found = list(_ROWS.finditer(signs))
-    return [row.start() - 1 for row in found], [row.group() for row in found]
-
-
-def _checked(may_be: list[tuple[int, int]], signs: bytes) -> Iterator[tuple[int, int]]:
+def _checked(may_be: list[int], signs: bytes) -> Iterator[tuple[int, int]]:
     """Those that pass the check; of two that overlap the first. In turns, for after many finds nobody reads on."""
     free = 0
     for turn in range(0, len(may_be), _TURN):
         spans = may_be[turn : turn + _TURN]
-        each = list({signs[begin:end] for begin, end in spans})
+        numbers = [signs[(begin := code >> _SIZE_BITS) : begin + (code & _SIZES)] for code in spans]
+        each = list(set(numbers))
         spelt = _spelt(b" ".join([number[_HEAD:] + number[:_HEAD] for number in each])).split(b" ")
         good = {number for number, value in zip(each, map(int, spelt), strict=True) if value % 97 == 1}
-        for begin, end in spans if good else ():
-            if begin >= free and signs[begin:end] in good:
-                yield begin, end
-                free = end
+        for code, number in zip(spans, numbers, strict=True) if good else ():
+            if (begin := code >> _SIZE_BITS) >= free and number in good:
+                free = begin + len(number)
+                yield begin, free
 
 
 def _spelt(signs: bytes) -> bytes:
@@ -213,30 +237,45 @@ def _ssns(text: str, put: Callable[[str], str]) -> str:
 
 def _cards(text: str, put: Callable[[str], str]) -> str:
     """The text with the cards in it masked; a card begins and ends where a group of a run of digits does."""
-    joined = _spaced(_BETWEEN.join(_DIGITS.findall(text))).encode()
-    if not joined:
+    runs = _DIGITS.findall(text)
+    if not runs:
         return text
+    parts = ((run.start(), run.group()) for run in _DIGITS.finditer(text))
+    return _replaced(text, parts, _found_cards(list(dict.fromkeys(runs))), lambda: put("CREDIT_CARD"))
+
+
+def _found_cards(runs: list[str]) -> Iterator[tuple[str, int, int]]:
+    """The cards of some runs: the run, and where in it one begins and ends."""
+    joined = _spaced(_BETWEEN.join(runs)).encode()
     begun = (b" " + joined).translate(_AS_WORDS).replace(b" a", b"b").translate(_IS_ENDS)
     digits = joined.replace(b" ", b"")
-    runs = _DIGITS.finditer(text)
-    groups: list[tuple[int, int]] = []  # of the last run looked at: where in the text each begins and ends
+    groups: list[tuple[int, int]] = []  # of the last run looked at: where in it each begins and ends
     starts: list[int] = []  # and where among the digits
-    past = 0  # where the next run begins among them
-    out: list[str] = []
-    copied = free = 0
-    for begin, end in _of_luhn(digits, begun, joined):
+    looked_at = past = 0  # the runs looked at, and where the next one begins among the digits
+    free = 0
+    may_be = _of_luhn(digits, begun, joined) if len(digits) > _FEW else _of_few(digits, begun)
+    for begin, end in may_be:
         if begin < free or not _is_brand(digits, begin, end) or not _is_grouped(begun, begin, end):
             continue
         while past <= begin:
-            run = next(runs)
-            spans = map(re.Match[str].span, _GROUP.finditer(run.group()))
-            groups = [(run.start() + first, run.start() + last) for first, last in spans]
+            groups = list(map(re.Match[str].span, _GROUP.finditer(runs[looked_at])))
             starts = list(itertools.accumulate((last - first for first, last in groups), initial=past))
             past = starts.pop() + _ZEROS
+            looked_at += 1
         first, last = groups[bisect_right(starts, begin) - 1][0], groups[bisect_right(starts, end - 1) - 1][1]
-        out += [text[copied:first], put("CREDIT_CARD")]
-        copied, free = last, end
-    return "".join([*out, text[copied:]])
+        yield runs[looked_at - 1], first, last
+        free = end
+
+
+def _of_few(digits: bytes, begun: bytes) -> Iterator[tuple[int, int]]:
+    """What `_of_luhn` finds and a brand gives out, one by one: of few digits that is sooner done."""
+    begin = begun.find(1)
+    while 0 <= begin <= len(digits) - _SHORTEST:
+        for size in _sizes(digits[begin : begin + _LEAST]):
+            end = begin + size
+            if (end == len(digits) or begun[end : end + 1] == b"\1") and _luhn(digits[begin:end]):
+                yield begin, end
+        begin = begun.find(1, begin + 1)
 
 
 def _spaced(runs: str) -> str:
@@ -283,11 +322,8 @@ def _is_grouped(begun: bytes, begin: int, end: int) -> bool:
     return True
 
 
-def _is_card(digits: str) -> bool:
-    if len(digits) < _SHORTEST or not digits.isdecimal():
-        return False
-    plain = digits if digits.isascii() else "".join(str(int(c)) for c in digits)
-    return len(plain) in _lengths(plain) and _luhn(plain)
+def _is_card(digits: bytes) -> bool:
+    return len(digits) in _sizes(digits[:_LEAST]) and _luhn(digits)
 
 
 @functools.cache
@@ -314,8 +350,8 @@ def _lengths(plain: str) -> tuple[int, ...]:
     return (16, 17, 18, 19) if two == 62 else ()  # UnionPay
 
 
-def _luhn(plain: str) -> bool:
-    return (sum(map(int, plain[-1::-2])) + sum(map(_DOUBLED.__getitem__, plain[-2::-2]))) % 10 == 0
+def _luhn(digits: bytes) -> bool:
+    return (sum(digits[::-2].translate(_VALUES)) + sum(digits[-2::-2].translate(_TWICE_VALUES))) % 10 == 0
 
 
 def _build(params: Mapping[str, object]) -> RuleFunction:
@@ -324,7 +360,7 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
 
     def mask(value: object) -> Found | None:
         if isinstance(value, int) and not isinstance(value, bool):
-            return ("[REDACTED CREDIT_CARD]", "CREDIT_CARD") if 0 < value < 10**19 and _is_card(str(value)) else None
+            return ("[REDACTED CREDIT_CARD]", "CREDIT_CARD") if 0 < value < 10**19 and _is_card(b"%d" % value) else None
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
         if not isinstance(text, str):
             return None
@@ -338,9 +374,7 @@ def _build(params: Mapping[str, object]) -> RuleFunction:
         return bool(redacted_pii(text, emails=emails, most=1)[1])
 
     def pii_redaction(event: SensorEvent) -> Decision | None:
-        return mask_decision(
-            event, mask, "pii_redaction", lambda text: bool(redacted_pii(text, emails=emails, most=1)[1])
-        )
+        return mask_decision(event, mask, "pii_redaction", holds)
 
     return pii_redaction
 
