@@ -80,11 +80,13 @@ class Publisher(Releases, Rekeying):
     def publish_dap_task(self, task: str, data: bytes) -> Published:
         """Publish the DAP task that a catalog's task is counted by; it stands there for ever.
 
-        What the bytes mean is for the caller to judge: DAP is not spoken here. Raises: as `publish_catalog`.
+        What the bytes mean is for the caller to judge: DAP is not spoken here. Raises: TaskWithdrawn; as
+        `publish_catalog`.
         """
         known_task(task, where=f"task {task}")
         if not 0 < len(data) <= MAX_DAP_TASK:
             raise BadInput(f"is empty, or larger than {MAX_DAP_TASK} bytes", where=f"task {task}")
+        self._demand_stands(task)
         path, role = dap_task_path(task), CATALOG_RING
 
         def begin(base: Mapping[str, int]) -> tuple[Item, ...]:
@@ -114,10 +116,14 @@ class Publisher(Releases, Rekeying):
 
     def dap_task(self, task: str) -> bytes:
         """The DAP task of a name, as this commons signed it. Raises: NotFound, TaskWithdrawn, BadState."""
-        path = withdrawal_path(known_task(task, where=f"task {task}"))
+        self._demand_stands(known_task(task, where=f"task {task}"))
+        return self._signed(CATALOG_RING, dap_task_path(task))
+
+    def _demand_stands(self, task: str) -> None:
+        """Raises: TaskWithdrawn, BadState."""
+        path = withdrawal_path(task)
         with contextlib.suppress(NotFound):
             raise parse_withdrawal(self._signed(CATALOG_RING, path), where=path).refusal
-        return self._signed(CATALOG_RING, dap_task_path(task))
 
     def catalog(self, task: str) -> Catalog:
         """The catalog of a task, as this commons signed it. Raises: NotFound, BadState, BadCatalog."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from interlock.dap.task import Task, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.node.cli.main import main
 from interlock.node.config import serve_config, settings_of
+from interlock.node.reporter import keep_task
 from interlock.node.roles.admission import Admission
 from interlock.node.roles.issuer_http import app
 from interlock.node.roles.ledger import ledger
@@ -488,6 +490,13 @@ def test_an_organisation_joins_fetches_and_audits_over_http(
         monkeypatch.setattr("interlock.node.cli.mesh_node.read_pins", lambda home: None)
         assert command("members", "token", *named) == EXIT_OK
         assert f"1 epochs: {epoch} to {epoch}" in capsys.readouterr().out
+        config_of_it = task_of(_configuration(place)).config
+        of_another_catalog = dataclasses.replace(config_of_it, task_info=config_of_it.task_info[:-1] + b"?")
+        keep_task(home, task_of(of_another_catalog.encode()))  # which nobody agreed to, or which has ended
+        assert command("members", "token", *named) == EXIT_OK
+        said = capsys.readouterr()
+        assert f"1 epochs: {epoch} to {epoch}" in said.out
+        assert "was not consented to" in said.err
         assert command("members", "count", "--dir", issuer, NAME, epoch, "--out", place / "count") == EXIT_OK
         assert "1 tokens to 1 organisations; it may still grow" in capsys.readouterr().out
         assert command("members", "publish", place / "count", "--dir", place) == EXIT_REFUSED

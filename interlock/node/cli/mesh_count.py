@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, BadInput
 from interlock.base.files import BadState
 from interlock.commons import consent as consents
-from interlock.commons.consent import Consent, Ended, Terms
+from interlock.commons.consent import Consent, Ended, NoConsent, Terms
 from interlock.commons.indicators import Catalog
 from interlock.commons.known_operators import known_operators
 from interlock.commons.notices import forget_told
@@ -22,14 +24,17 @@ from interlock.interceptors.hooks.entry import guard_settings
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.mesh_notices import monitor_consent
 from interlock.node.config import MeshConfig, ReportConfig, report_config, settings_of
-from interlock.node.reporter import keep_reporting, reporters_of, tasks_of
+from interlock.node.reporter import Reporter, keep_reporting, reporters_of, tasks_of
 from interlock.node.roles import follow, report
+from interlock.node.roles.standing import TaskEnded
 from interlock.node.roles.taking import NotPublished, demand_published, demand_safe
 from interlock.node.roles.tell import TELL_EVERY_S, keep_telling
 from interlock.node.service import alone_in, start_logging, stop_event
 from interlock.node.storage.node import NodeStore, open_store
 
-__all__ = ["consent", "node_store", "reporting_of", "run"]
+__all__ = ["consent", "each_agreed", "node_store", "reporting_of", "run"]
+
+_T = TypeVar("_T")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -178,6 +183,22 @@ def reporting_of(args: argparse.Namespace) -> ReportConfig:
         fix = "interlock mesh report init FILE, or name it in [report]"
         raise BadInput("reports for no task", where=str(config.home), fix=fix)
     return reporting
+
+
+def each_agreed(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[_T]:
+    """What an act gives for each task that is consented to and stands. Raises: NoConsent, TaskEnded, where none is."""
+    done: list[_T] = []
+    refused: list[NoConsent | TaskEnded] = []
+    for reporter in reporters:
+        try:
+            done.append(act(reporter))
+        except (NoConsent, TaskEnded) as e:
+            refused.append(e)
+    if not done:
+        raise refused[0]
+    for error in refused:
+        print(error, file=sys.stderr)
+    return done
 
 
 def node_store(config: MeshConfig) -> NodeStore:

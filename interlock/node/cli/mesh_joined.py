@@ -18,7 +18,7 @@ from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
 from interlock.base.files import BadState, read_private, replace
 from interlock.commons.enrolment import demand_honest_count
 from interlock.commons.statements import MAX_STATEMENT, known_organisation
-from interlock.node.cli.mesh_count import reporting_of
+from interlock.node.cli.mesh_count import each_agreed, reporting_of
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.mesh_shared import key_given
 from interlock.node.parties import HttpExchange
@@ -57,7 +57,7 @@ def token(args: argparse.Namespace) -> int:
         asking = [reporter for reporter in reporters if reporter.credentials is not None]
         if not asking:
             raise BadInput("asks for no proof of membership", where="the task", fix="a bearer token is all it takes")
-        found = [reporter.fetch_credentials() for reporter in asking]
+        found = each_agreed(asking, lambda reporter: reporter.fetch_credentials())
     failed = False
     for held, missing in found:
         for epoch, why in missing.items():

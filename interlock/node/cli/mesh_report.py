@@ -5,21 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
 from interlock.base.errors import EXIT_OK, EXIT_REFUSED, BadInput
-from interlock.commons.consent import NoConsent, ended_consents
+from interlock.commons.consent import ended_consents
 from interlock.commons.membership import TaskMembership
 from interlock.dap.task import Task
 from interlock.dap.taskfile import load_client_task
 from interlock.engine.receipts import Receipt
 from interlock.engine.sinks import verify_file
-from interlock.node.cli.mesh_count import node_store, reporting_of
+from interlock.node.cli.mesh_count import each_agreed, node_store, reporting_of
 from interlock.node.cli.mesh_node import config_of, patiently, subscriber_of
 from interlock.node.cli.receipts import found_receipts, receipts_file
 from interlock.node.config import MeshConfig, report_config, settings_of
@@ -27,12 +24,9 @@ from interlock.node.reporter import Reporter, keep_task, read_task, reporters_of
 from interlock.node.roles import false_positives, fates, report
 from interlock.node.roles.ledger import ledger as ledger_of
 from interlock.node.roles.ledger import spending
-from interlock.node.roles.standing import TaskEnded
 from interlock.node.roles.taking import demand_published
 
 __all__ = ["build", "fp", "init", "ledger", "status", "submit"]
-
-_T = TypeVar("_T")
 
 
 def init(args: argparse.Namespace) -> int:
@@ -59,7 +53,7 @@ def init(args: argparse.Namespace) -> int:
 def build(args: argparse.Namespace) -> int:
     """Make what has ended; it goes out at its time."""
     with reporters_of(config_of(args), reporting_of(args)) as reporters:
-        made = sum(_each(reporters, lambda r: r.build(early=args.close_epoch)))
+        made = sum(each_agreed(reporters, lambda r: r.build(early=args.close_epoch)))
         queued = [row for r in reporters for row in r.store.queued(r.task.task_id)]
     print(f"{made} reports made, {len(queued)} queued")
     for row in queued:
@@ -74,7 +68,7 @@ def submit(args: argparse.Namespace) -> int:
         return reporter.build(early=args.close_epoch), reporter.send(at_once=args.now)
 
     with reporters_of(config_of(args), reporting_of(args)) as reporters:
-        done = _each(reporters, work)
+        done = each_agreed(reporters, work)
         left = sum(len(r.store.queued(r.task.task_id)) for r in reporters)
     made, sent = sum(made for made, _ in done), [sent for _, sent in done]
     refused, dropped = sum(s.refused for s in sent), sum(s.dropped for s in sent)
@@ -157,22 +151,6 @@ def _task(named: str, config: MeshConfig) -> Task:
         return read_task(Path(named))
     subscriber = subscriber_of(config)
     return load_client_task(patiently(lambda: subscriber.dap_task(named)), where=f"task {named}")
-
-
-def _each(reporters: Sequence[Reporter], act: Callable[[Reporter], _T]) -> list[_T]:
-    """What an act gives for each task that is consented to and stands. Raises: NoConsent, TaskEnded, where none is."""
-    done: list[_T] = []
-    refused: list[NoConsent | TaskEnded] = []
-    for reporter in reporters:
-        try:
-            done.append(act(reporter))
-        except (NoConsent, TaskEnded) as e:
-            refused.append(e)
-    if not done:
-        raise refused[0]
-    for error in refused:
-        print(error, file=sys.stderr)
-    return done
 
 
 def _objection(args: argparse.Namespace, config: MeshConfig) -> Receipt:
