@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from interlock.base.fetch import NotFound
+from interlock.base.fetch import DirectoryFetcher, Fetcher, NotFound
 from interlock.base.files import private_dir
 from interlock.commons.consent import NoConsent, ended_consents, read_consents, withdraw_consent
 from interlock.commons.task_withdrawal import TaskWithdrawn
+from interlock.commons.turns import InTurn
 from interlock.commons.updater import Stale
 from interlock.dap.messages import Extension, Interval
 from interlock.dap.task import TASK_INTERVAL, Task, task_of
@@ -23,6 +25,7 @@ from interlock.node.reporter import Reporter
 from interlock.node.roles.report import Sent
 from interlock.node.roles.standing import Standing, TaskEnded
 from interlock.node.roles.taking import NotPublished, demand_published
+from interlock.transparency.follow import Rollback
 from tests.unit import commons_world
 from tests.unit.dap_world import PRECISION
 from tests.unit.report_world import CountedWorld, Member, Publishing, catalog, task_over
@@ -210,3 +213,27 @@ def test_a_file_of_a_task_that_was_never_published_ends_no_yes_to_the_one_that_i
     node.next_epoch()
     with pytest.raises(TaskEnded):
         dataclasses.replace(node.turn(kept=kept), task=first).build()
+
+
+def test_a_mirror_that_shows_the_commons_as_it_was_hides_no_withdrawal_from_a_node_that_saw_it(
+    node: Node, tmp_path: Path
+) -> None:
+    node.next_epoch()
+    node.turn().build()
+    public = node.commons.home / "commons" / "public"
+    shutil.copytree(public, tmp_path / "frozen")
+    frozen, real = DirectoryFetcher(tmp_path / "frozen"), DirectoryFetcher(public)
+    node.commons.publisher.publish(commons_world.pack(1), "canary")
+    node.commons.member("node").dap_task(NAME)  # and so the node knows a newer commons
+    node.withdraw()
+
+    def sent(*mirrors: Fetcher) -> Sent:
+        follower = node.commons.member("node", InTurn(mirrors))
+        return node.turn(follower).send(at_once=True)  # type: ignore[arg-type]
+
+    with pytest.raises(Rollback):
+        sent(frozen)
+    assert (node.member.states(), node.member.line.uploads) == (["queued"], [])
+    with pytest.raises(TaskEnded, match="1 queued reports are dropped"):
+        sent(frozen, real)
+    assert (node.member.states(), node.member.line.uploads) == (["dropped"], [])
