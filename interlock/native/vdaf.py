@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from interlock.base.claims import CheckClaims, Claim
 from interlock.base.errors import InterlockError
-from interlock.base.claims import Claim, CheckClaims
 from interlock.native.availability import availability
 
 __all__ = ["NativeVdaf", "chosen_failing", "chosen_vdaf"]
