@@ -118,6 +118,17 @@ EXECUTES = [
     "alias ls=rm",
     "shopt -s expand_aliases",
     "IFS=x; cat axb",
+    "COLUMNS='path[$(rm x)]'; ls",
+    "LINES='a[$(rm x)]' ls",
+    "COLUMNS=path ls",
+    "COLUMNS=$((1)) ls",
+    "for COLUMNS in 'a[$(rm x)]'; do ls; done",
+    "read COLUMNS",
+    "unset LINES",
+    "LC_ALL=../x ls",
+    "LANG=/x/y ls",
+    "LC_MESSAGES=x/y ls",
+    "env LC_ALL=/x sort a",
     "./ls",
     "bin/cat a",
     "/tmp/ls",
@@ -552,6 +563,23 @@ def test_a_glob_stays_one_where_its_text_goes_on(tree: Path) -> None:
     assert not _real(tree, "echo out/* | xargs cat")
     assert not _real(tree, "cat $(echo out/*)")
     assert not _real(tree, "find [o]ut -exec cat {} +")
+
+
+class _CoprocInTree(Ordinary):
+    def program(self, name: str) -> str | None:
+        return f"{TREE}/bin/{name}" if name in ("coproc", "select", "time") else super().program(name)
+
+
+@pytest.mark.parametrize("command", ["coproc ls", "time ls", "select x in a; do ls; done"])
+def test_a_word_of_some_shells_is_a_program_of_the_tree_for_others(command: str) -> None:
+    event = SensorEvent("Bash", {"command": command}, cwd=TREE)
+    assert prove(event, Ordinary()) is not None
+    assert prove(event, _CoprocInTree()) is None
+
+
+@pytest.mark.parametrize("command", ["LC_ALL=C sort a", "LANG=en_US.UTF-8 ls", "COLUMNS=80 ls", "env LC_ALL=C ls"])
+def test_a_plain_value_of_a_variable_that_programs_know_is_harmless(command: str) -> None:
+    assert prove(SensorEvent("Bash", {"command": command}, cwd=TREE), Ordinary()) is not None
 
 
 @pytest.mark.parametrize(

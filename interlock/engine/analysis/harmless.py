@@ -46,6 +46,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _PIPED: Final = re.compile(r"^\s*\||\|\s*$")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\?|\Z)|.*\[", re.S)  # what zsh may take for a variable, behind `read -p`
 _READS: Final = frozenset({"fs.list", "fs.read"})
+_WORDS: Final = ("[[", "coproc", "select", "time")  # words of some shells, and names of programs for others
 
 
 class Resolver(Protocol):
@@ -104,8 +105,9 @@ def prove(event: SensorEvent, resolver: Resolver) -> Proof | None:
         return None
     prover = _Prover(resolver, tree, str(start))
     try:
-        if "[[" in command:
-            prover.trust("[[", "[[")  # a shell that has no such word runs a program
+        for word in _WORDS:
+            if word in command:
+                prover.trust(word, word)  # a shell that has no such word runs a program
         prover.prove(script)
     except _Objected:
         return None
@@ -260,7 +262,8 @@ class _Prover(Walk):
 
     def _argument(self, arg: Arg, program: str) -> None:
         """An argument must be one word: not a file's name that looks like an option, nor one that is split."""
-        if program == "env" and _ASSIGNMENT.match(arg.text) and not settable(arg.text.partition("=")[0]):
+        name, equals, value = arg.text.partition("=")
+        if program == "env" and equals and _ASSIGNMENT.match(arg.text) and not settable(name, value):
             raise _Objected("sets a variable that is more than one")
         if arg.glob and _may_rise(arg.text):
             raise _Objected("a glob that cannot be told")

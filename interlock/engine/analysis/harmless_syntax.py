@@ -36,10 +36,10 @@ __all__ = ["SHELL_BUILTINS", "objection", "settable"]
 
 # Commands of the shell itself: no file of these names is run.
 SHELL_BUILTINS: Final = frozenset({
-    ":", "[", "[[", "alias", "bind", "bindkey", "break", "caller", "cd", "command", "compgen", "complete", "compopt",
-    "continue", "declare", "dirs", "echo", "exit", "false", "fc", "help", "jobs", "logout", "printf", "pushd", "pwd",
-    "read", "return", "set", "setopt", "shopt", "test", "time", "times", "trap", "true", "type", "unset", "unsetopt",
-    "wait", "whence", "where",
+    ":", "[", "[[", "alias", "bind", "bindkey", "break", "caller", "cd", "command", "compgen", "complete",
+    "compopt", "continue", "coproc", "declare", "dirs", "echo", "exit", "false", "fc", "help", "jobs", "logout",
+    "printf", "pushd", "pwd", "read", "return", "select", "set", "setopt", "shopt", "test", "time", "times", "trap",
+    "true", "type", "unset", "unsetopt", "wait", "whence", "where",
 })  # fmt: skip
 _PLAIN_VARIABLES: Final = frozenset({
     "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "HOSTNAME", "HOSTTYPE", "OSTYPE",
@@ -54,7 +54,10 @@ _TIED: Final = frozenset({
     "watch", "precmd_functions", "preexec_functions", "chpwd_functions", "zsh_eval_context", "parameters", "modules",
     "dirstack", "history", "historywords", "nameddirs", "userdirs", "signals", "builtins", "reswords",
 })  # fmt: skip
-_SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|LANG|LC_[A-Z]+|COLUMNS|LINES|NO_COLOR|CLICOLOR")
+_SETTABLE: Final = re.compile(r"[a-z_][a-z0-9_]*|NO_COLOR|CLICOLOR")
+# Names with the values that are plain: zsh and mksh compute what COLUMNS gets, and run `path[$(...)]` in it; a locale
+# with a slash is a directory.
+_VALUED: Final = re.compile(r"(?:COLUMNS|LINES)=[0-9]{0,9}|(?:LANG|LC_[A-Z]+)=[\w.@-]*", re.A)
 # Names in capitals that no shell and no program gives a meaning to.
 _WORDS: Final = frozenset({
     "COUNT", "DATE", "DAY", "DIR", "DIRS", "FILE", "FILES", "FOLDER", "FOLDERS", "INDEX", "INPUT", "LIST", "MONTH",
@@ -191,7 +194,8 @@ class _Forms:
         if not node.words and node.redirects:
             return "a redirection without a command"  # in zsh, one runs: $READNULLCMD
         for assign in node.assigns:
-            if assign.append or not settable(assign.name) or not (self.certain or node.words):
+            value = "".join(p.text if isinstance(p, Lit) else "$" for p in assign.value)
+            if assign.append or not settable(assign.name, value) or not (self.certain or node.words):
                 return "sets a variable that is more than one"
             if not node.words:
                 self.names.add(assign.name)
@@ -259,9 +263,10 @@ class _Forms:
         return self.word(part.arg, depth + 1, exact=exact) if part.arg else ""
 
 
-def settable(name: str) -> bool:
-    """Whether a variable of this name means nothing to any program or shell."""
-    return name in _WORDS or (bool(_SETTABLE.fullmatch(name)) and name not in _TIED)
+def settable(name: str, value: str = "$") -> bool:
+    """Whether a variable of this name, with this value ("$": any), means nothing harmful to any program or shell."""
+    plain = name in _WORDS or (_SETTABLE.fullmatch(name) and name not in _TIED)
+    return bool(plain or _VALUED.fullmatch(f"{name}={value}"))
 
 
 def _first(reasons: Iterable[str]) -> str:
