@@ -195,13 +195,13 @@ class Monitor:
         snapshots = {sha256 for things in named.values() for kind, _, _, sha256 in things if kind == "snapshot"}
         newest = max((self.store.snapshot_index(sha256) for sha256 in snapshots), default=-1)
         good: list[int] = []
-        wrong: list[Alarm] = []
+        wrong: dict[int, Alarm] = {}
         for doubt in doubts:
             if seen.may_be(doubt, doubt.index):
                 good.append(doubt.index)
             elif doubt.index < newest or _is_long(doubt.since, seen.now):
                 what = f"{_name_of(doubt)} is not by a key of role {_role_of(doubt)}"
-                wrong.append(_unexpected(doubt.index, what, seen.now))
+                wrong[doubt.index] = _unexpected(doubt.index, what, seen.now)
         return self.store.decide(good, wrong)
 
     def _tree(self) -> TileBuilder:

@@ -176,16 +176,14 @@ class MonitorStore(Database):
             for i, t, n, v, r, by, since in self._read(sql)
         ]
 
-    def decide(self, good: Iterable[int], wrong: Iterable[Alarm]) -> list[Alarm]:
-        """End doubts: entries, by index, that are good, and alarms on those that are not; returns the new alarms.
+    def decide(self, good: Iterable[int], wrong: Mapping[int, Alarm]) -> list[Alarm]:
+        """End doubts, by index: of entries that are good, and of those that are not, with an alarm on each.
 
-        Raises: NotWritable.
+        Returns the alarms that are new. Raises: NotWritable.
         """
-        wrong = list(wrong)
-        ended = [*good, *(int(alarm.where.removeprefix("entry ")) for alarm in wrong)]
         with self._write() as db:
-            db.executemany("DELETE FROM doubt WHERE idx = ?", [(index,) for index in ended])
-            return [alarm for alarm in wrong if _raise(db, _with_what_was_said(db, alarm))]
+            db.executemany("DELETE FROM doubt WHERE idx = ?", [(index,) for index in (*good, *wrong)])
+            return [alarm for alarm in wrong.values() if _raise(db, _with_what_was_said(db, alarm))]
 
     def take_issuer(self, task: str, key: str, index: int, former: Iterable[str], now: int) -> list[Alarm]:
         """Keep that the entry at an index names an issuer of a task, which shows the keys that it followed.

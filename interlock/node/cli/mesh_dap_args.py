@@ -145,7 +145,7 @@ def _vdaf(parser: argparse.ArgumentParser) -> None:
 
 
 def _key(commands: Commands) -> None:
-    key = add(commands, "key", _TASK, "key", "make a collector's key", home=False, config=False)
+    key = add(commands, "key", _TASK, "key", "make a collector's keys", home=False, config=False)
     key.epilog = (
         "example: interlock mesh dap key --out collector.json --public collector.pub --statements collector.key"
     )

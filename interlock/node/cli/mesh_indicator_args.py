@@ -110,9 +110,13 @@ def _check(commands: Commands) -> None:
 
 def _statements(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("statements", metavar="FILE", nargs="+", help="what `indicator consensus` wrote")
-    told = "their tasks, whose collectors alone may speak; by default as the commons published them"
+    told = "the task of a statement, whose collector alone may speak; again for each. By default as it was published"
     parser.add_argument("--task", metavar="FILE", action="append", default=[], help=told)
     parser.add_argument(
-        "--catalog", metavar="FILE", action="append", default=[], help="theirs; by default the commons'"
+        "--catalog",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="its catalog; again for each. By default as it was published",
     )
     parser.add_argument("--demo", action="store_true", help="let statements of demonstrations count")

@@ -53,7 +53,7 @@ def token(args: argparse.Namespace) -> int:
 def _take_back(args: argparse.Namespace, directory: Path) -> int:
     table = TABLES[args.party]
     taken, others = take_back(directory / table, args.name)
-    print(f"{args.name} comes as {args.party} no more{_until_now(args.party, taken)}: token {taken.id} opens nothing")
+    print(f"{args.name} comes as {args.party} no more{_good_for(args.party, taken)}: token {taken.id} opens nothing")
     if others:
         print(f"but the same token stays good as {', '.join(others)}: take it back there too")
     print(f"a server that reads {table} refuses it from now on; what it was let in for before stays done")
@@ -70,7 +70,7 @@ def _list(args: argparse.Namespace, directory: Path) -> int:
         return EXIT_OK
     for party, name, grant in rows:
         since = f"since {rfc3339(grant.at)}" if grant.at else "since nobody knows when"
-        print(f"{grant.id}  {party:9}  {name}  {since}{_until_now(party, grant)}")
+        print(f"{grant.id}  {party:9}  {name}  {since}{_good_for(party, grant)}")
     if not rows:
         print(f"nobody has a token of {args.dir}")
     return EXIT_OK
@@ -84,8 +84,8 @@ def _ids(grant: Grant) -> list[str] | None:
     return None if grant.tasks is None else sorted(task.hex() for task in grant.tasks)
 
 
-def _until_now(party: str, grant: Grant) -> str:
-    """For which tasks a token is good, or was."""
+def _good_for(party: str, grant: Grant) -> str:
+    """For which tasks a token is good, or was, as the end of a line."""
     ids = _ids(grant)
     if party == "publisher":
         return ""
