@@ -11,13 +11,16 @@ import pytest
 
 from interlock.base.clock import SystemClock
 from interlock.base.errors import EXIT_OK, EXIT_USAGE
+from interlock.base.fetch import Unreachable
 from interlock.base.files import replace
-from interlock.commons.consent import withdraw_consent
+from interlock.commons.consent import Ended, withdraw_consent
 from interlock.commons.indicators import Catalog, build_catalog
+from interlock.commons.subscribe import Subscriber
 from interlock.dap.task import new_configuration
 from interlock.dap.taskfile import dump_client_task
 from interlock.engine.decision import Decision
 from interlock.node import reporter
+from interlock.node.cli import mesh_count
 from interlock.node.cli.main import main
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import agree
@@ -125,6 +128,21 @@ def test_consent_off_completes_one_that_was_cut_short(said: Said, tmp_path: Path
     with contextlib.closing(open_store(tmp_path / "home")) as store:
         (row,) = store.outbox()
         assert (row.state, row.report, row.measurement) == (OutboxState.DROPPED, b"", b"")
+
+
+def test_what_ended_is_shown_also_where_the_commons_does_not_answer_or_has_nothing_to_agree_to(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(_: object) -> Subscriber:
+        raise Unreachable("does not answer", where="the commons")
+
+    monkeypatch.setattr(mesh_count, "subscriber_of", nowhere)
+    home, why = tmp_path / "home", "was withdrawn by the commons (its key was lost)"
+    withdraw_consent(home, "rules-1")
+    assert "does not answer" in said("consent", "show", "rules-1", code=EXIT_USAGE)
+    withdraw_consent(home, "rules-1", Ended("rules-1", why, 1_000_000))
+    told = f"rules-1: no since 1970-01-01T00:00:01Z: it {why}\n"
+    assert said("consent", "show", "rules-1") == said("consent", "show") == told
 
 
 def test_a_report_whose_key_was_replaced_says_so_in_the_ledger(

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from interlock.base.clock import SystemClock, rfc3339
-from interlock.base.errors import EXIT_OK, BadInput
+from interlock.base.errors import EXIT_OK, BadInput, InterlockError
 from interlock.base.files import BadState
 from interlock.commons import consent as consents
 from interlock.commons.consent import Consent, Ended, NoConsent, Terms
@@ -102,12 +102,16 @@ def _off(args: argparse.Namespace, config: MeshConfig) -> int:
 
 def _show(args: argparse.Namespace, config: MeshConfig) -> int:
     given = consents.read_consents(config.home)
-    asked: tuple[Terms, Catalog] | None = None
-    if args.task and not any(subject == args.task for _, subject in given):
-        task, catalog = _asked(args, config)
-        asked = report.terms_of(config.home, task, catalog), catalog
     rows = [c for c in given.values() if args.task in (None, c.terms.subject)]
     ended = [end for end in consents.ended_consents(config.home).values() if args.task in (None, end.subject)]
+    asked: tuple[Terms, Catalog] | None = None
+    if args.task and not rows:
+        try:
+            task, catalog = _asked(args, config)
+            asked = report.terms_of(config.home, task, catalog), catalog
+        except InterlockError:
+            if not ended:  # else that is the answer, and there need be nothing to agree to
+                raise
     if args.json:
         _show_json(rows, ended, asked)
         return EXIT_OK
