@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,25 +11,27 @@ from pathlib import Path
 import pytest
 
 from interlock.base.clock import SystemClock
-from interlock.base.errors import EXIT_OK, EXIT_USAGE
+from interlock.base.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from interlock.base.fetch import Unreachable
 from interlock.base.files import replace
 from interlock.commons.consent import Ended, withdraw_consent
 from interlock.commons.indicators import Catalog, build_catalog
 from interlock.commons.subscribe import Subscriber
-from interlock.dap.task import new_configuration
+from interlock.dap.messages import Extension, Interval
+from interlock.dap.task import TASK_INTERVAL, new_configuration, task_of
 from interlock.dap.taskfile import dump_client_task
 from interlock.engine.decision import Decision
 from interlock.node import reporter
 from interlock.node.cli import mesh_count
 from interlock.node.cli.main import main
+from interlock.node.reporter import keep_task
 from interlock.node.roles.observe import TallyObserver
 from interlock.node.roles.report import agree
 from interlock.node.storage.node import OutboxState, open_store
 from tests.unit import dap_http
 from tests.unit.dap_http import TOKENS, Deployment
 from tests.unit.dap_world import VDAF_CONFIG
-from tests.unit.report_world import CALL, RULES, Publishing
+from tests.unit.report_world import CALL, RULES, Publishing, task_over
 
 Said = Callable[..., str]
 
@@ -143,6 +146,27 @@ def test_what_ended_is_shown_also_where_the_commons_does_not_answer_or_has_nothi
     withdraw_consent(home, "rules-1", Ended("rules-1", why, 1_000_000))
     told = f"rules-1: no since 1970-01-01T00:00:01Z: it {why}\n"
     assert said("consent", "show", "rules-1") == said("consent", "show") == told
+
+
+@pytest.mark.parametrize("published", [0, 1])
+def test_of_two_tasks_of_one_catalog_that_are_kept_the_published_one_is_agreed_to(
+    deployment: Deployment, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: int
+) -> None:
+    ends = Extension(TASK_INTERVAL, Interval(0, 1 << 40).encode())
+    config = dataclasses.replace(deployment.task.config, extensions=(ends, *deployment.task.config.extensions))
+    tasks = [deployment.task, task_of(config.encode(), demo=True)]
+    keep_task(tmp_path / "home", tasks[1])
+
+    class Commons(Publishing):
+        def catalog(self, task: str) -> Catalog:
+            return counted()
+
+    monkeypatch.setattr(mesh_count, "subscriber_of", lambda _: Commons(tasks[published]))
+    assert "rules-1: yes from" in said("consent", "on", "rules-1", "--demo")
+    monkeypatch.setattr(mesh_count, "subscriber_of", lambda _: Commons(task_over(counted(), 7)))
+    assert "is not the task rules-1 that the commons published" in said(
+        "consent", "on", "rules-1", "--demo", code=EXIT_REFUSED
+    )
 
 
 def test_a_report_whose_key_was_replaced_says_so_in_the_ledger(
