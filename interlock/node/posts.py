@@ -129,7 +129,8 @@ class _PostsProtocol(H11Protocol):
             super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._released()
+        self._forget()
+        self._held.clear()
         if self._idle is not None:
             self._idle.cancel()
         super().connection_lost(exc)
@@ -176,7 +177,8 @@ class _PostsProtocol(H11Protocol):
 
     def _released(self) -> bytes:
         """What was held, which is not any more."""
-        held = bytes(self._part + self._held)
+        self._part += self._held
+        held = bytes(self._part)
         self._forget()
         self._held.clear()
         return held

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,12 @@ from interlock.base.errors import EXIT_USAGE
 from interlock.base.fetch import Unreachable
 from interlock.base.files import BadState, NewerFormat, replace
 from interlock.base.settings import BadConfig, Settings
+from interlock.dap.storage import Accepted
 from interlock.node.config import ServeConfig, serve_config
 from interlock.node.storage import postgres
 from interlock.node.storage.postgres import PostgresHelperStorage, PostgresLeaderStorage
 from tests.postgres import private_postgres, psycopg_or_skip
+from tests.unit.dap_http import wait_until
 from tests.unit.dap_stores import PostgresStores
 from tests.unit.test_dap_storage import TASK, report
 
@@ -149,6 +153,28 @@ def test_a_server_that_dies_once_it_let_us_in_is_named_too_and_its_connection_cl
     with pytest.raises(Unreachable, match="cannot be reached"):
         PostgresLeaderStorage("postgresql://tester@localhost/nowhere")
     assert closed == [True]
+
+
+def test_two_uploads_of_a_member_for_the_same_hours_wait_for_one_another_and_not_both() -> None:
+    psycopg, stores = psycopg_or_skip(), PostgresStores()
+    one = [report(n, hour, "acme") for n, hour in enumerate((0, 1, 2))]
+    other = [report(n, hour, "acme") for n, hour in enumerate((2, 1, 0), 3)]
+    third = (
+        f'INSERT INTO "{stores.name}_leader".reports (task, id, bucket, at, digest, member)'
+        " VALUES (%s, 'x', 1, 0, '', 'acme')"
+    )
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO reports%%'"
+    )
+    with contextlib.closing(stores.leader()) as leader, ThreadPoolExecutor(2) as pool:
+        with psycopg.connect(stores.url) as held, psycopg.connect(stores.url, autocommit=True) as look:
+            held.execute(third, (TASK,))  # holds both up, wherever each has come to
+            under_way = [pool.submit(leader.add_reports, TASK, of, 0) for of in (one, other)]
+            wait_until(lambda: look.execute(waiting).fetchone() == (2,))
+            held.rollback()
+        found = Counter(told for each in under_way for told in each.result())
+    assert found == {Accepted.STORED: 3, Accepted.SECOND: 3}
+    stores.drop()
 
 
 def test_nothing_that_is_kept_in_bytes_is_tried_to_be_compressed() -> None:

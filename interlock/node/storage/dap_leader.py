@@ -261,7 +261,8 @@ def _insert(tx: Tx, task_id: bytes, reports: Sequence[NewReport], now_us: int) -
     first: dict[bytes, NewReport] = {}
     for report in reports:
         first.setdefault(report.report_id, report)
-    new = sorted(first.values(), key=lambda r: r.report_id)  # in one order for all: see HelperTables._spend
+    # In one order for all (see HelperTables._spend): that of times first, of which a member has one report each.
+    new = sorted(first.values(), key=lambda r: (r.time, r.report_id))
     rows = [(task_id, r.report_id, r.time, now_us, r.digest, r.member) for r in new]
     columns = "task, id, bucket, at, digest, member"
     made = of_rows(tx, f"INSERT INTO reports ({columns}) VALUES {{}} ON CONFLICT DO NOTHING RETURNING seq, id", rows)
