@@ -127,7 +127,7 @@ def test_consent_off_drops_what_is_queued_and_forgets_what_was_seen(
 def test_consent_off_completes_one_that_was_cut_short(said: Said, tmp_path: Path) -> None:
     said("report", "build", "--close-epoch")
     withdraw_consent(tmp_path / "home", "rules-1")  # and here it was killed
-    said("consent", "off")
+    assert "was cut short; 1 reports that it left queued are dropped" in said("consent", "off")
     with contextlib.closing(open_store(tmp_path / "home")) as store:
         (row,) = store.outbox()
         assert (row.state, row.report, row.measurement) == (OutboxState.DROPPED, b"", b"")

@@ -92,7 +92,9 @@ def _off(args: argparse.Namespace, config: MeshConfig) -> int:
         for task in named:
             dropped = report.withdraw(config.home, store, task, SystemClock().now_us())
             print(f"{task}: no; {dropped} reports that were queued are dropped")
-        report.drop_left(config.home, store, SystemClock().now_us())  # of a no that was cut short, by its name or not
+        left = report.drop_left(config.home, store, SystemClock().now_us())  # of a no to whatever that was cut short
+        if left:
+            print(f"a no of before was cut short; {left} reports that it left queued are dropped")
     if not args.task:
         forget_told(config.home)
     if not named:
