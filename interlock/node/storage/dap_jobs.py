@@ -28,7 +28,7 @@ from interlock.dap.storage import (
 from interlock.node.storage.dap_bodies import bodies_of, forget_bodies
 from interlock.node.storage.dap_collections import LIVE
 from interlock.node.storage.dap_fates import LeaderFates, reject, reject_all
-from interlock.node.storage.dap_later import JOB_COLUMNS, put_off
+from interlock.node.storage.dap_later import JOB_COLUMNS, EndedJob, put_off
 from interlock.node.storage.dap_packed import packed, packed_states, unpacked, unpacked_states
 from interlock.node.storage.dap_selected import enter, lacking, leave
 from interlock.node.storage.sql import Tx, of_rows, of_values
@@ -139,16 +139,16 @@ class LeaderJobs(LeaderFates):
             job = _end_job(tx, task_id, token, "done", "AND state = 'begun'")
             if job is None:
                 return False
-            forget_bodies(tx, job[1])
+            forget_bodies(tx, job.members)
             # A batch is closed only once no report of it is under way; one that is closed all the same gets none.
             refused = self._refused(tx, task_id, outs)
             late = {key: error for key, error in refused.items() if error is ReportError.BATCH_COLLECTED}
             turned_down = reject(tx, task_id, {**rejected, **late}, Role.LEADER, Step.FINISH)
             turned_down += reject(tx, task_id, by_helper, Role.HELPER, Step.INIT)
-            self._add_up(tx, task_id, job[0], [out for out in outs if out.report_id not in late], fold)
+            self._add_up(tx, task_id, job.id, [out for out in outs if out.report_id not in late], fold)
             put = set() if later is None else put_off(tx, task_id, later, job)
-            of_values(tx, done, [seq for seq in job[1] if seq not in put], [job[2]])
-            leave(tx, task_id, job[2], turned_down)
+            of_values(tx, done, [seq for seq in job.members if seq not in put], [job.batch])
+            leave(tx, task_id, job.batch, turned_down)
             return True
 
     def abandon_job(self, task_id: bytes, token: bytes, error: ReportError) -> bool:
@@ -156,10 +156,10 @@ class LeaderJobs(LeaderFates):
             job = _end_job(tx, task_id, token, "abandoned")
             if job is None:
                 return False
-            left = of_values(tx, "SELECT seq FROM reports WHERE state = 'taken' AND seq IN ({})", job[1])
-            reject_all(tx, job[1], error)
-            forget_bodies(tx, job[1])
-            leave(tx, task_id, job[2], len(left))
+            left = of_values(tx, "SELECT seq FROM reports WHERE state = 'taken' AND seq IN ({})", job.members)
+            reject_all(tx, job.members, error)
+            forget_bodies(tx, job.members)
+            leave(tx, task_id, job.batch, len(left))
             return True
 
 
@@ -176,11 +176,11 @@ def _due(tx: Tx, task_id: bytes, order: JobOrder, buckets: Sequence[int], times:
     return tx.execute(sql, (task_id, max(buckets), min(buckets))).fetchone() is not None
 
 
-def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> tuple[bytes, list[int], bytes] | None:
-    """End the job that is under this lease; its id, the numbers of its reports, and its batch."""
+def _end_job(tx: Tx, task_id: bytes, token: bytes, state: str, also: str = "") -> EndedJob | None:
+    """End the job that is under this lease."""
     sql = (
         "UPDATE jobs SET state = ?, token = ?, request = ?, kept = ?"
         f" WHERE task = ? AND token = ? AND {OPEN} {also} RETURNING id, members, batch"
     )
     row = tx.execute(sql, (state, b"", b"", b"", task_id, token)).fetchone()
-    return None if row is None else (as_bytes(row[0]), unpacked(as_bytes(row[1])), as_bytes(row[2]))
+    return None if row is None else EndedJob(as_bytes(row[0]), unpacked(as_bytes(row[1])), as_bytes(row[2]))

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from interlock.base.database import as_int
 from interlock.dap.storage import LaterJob
 from interlock.node.storage.dap_packed import packed, packed_states
 from interlock.node.storage.sql import Tx, of_rows, of_values
 
-__all__ = ["JOB_COLUMNS", "put_off"]
+__all__ = ["JOB_COLUMNS", "EndedJob", "put_off"]
 
 JOB_COLUMNS: Final = "task, id, state, first, last, token, owner, until, attempts, members, request, kept, batch"
 
 
-def put_off(tx: Tx, task_id: bytes, later: LaterJob, job: tuple[bytes, list[int], bytes]) -> set[int]:
+class EndedJob(NamedTuple):
+    """What is left to say of a job that is over: `members` are the numbers of its reports."""
+
+    id: bytes
+    members: list[int]
+    batch: bytes
+
+
+def put_off(tx: Tx, task_id: bytes, later: LaterJob, job: EndedJob) -> set[int]:
     """Make the later job, which is begun and free from its time on; the numbers of its reports, which stay taken.
 
-    `job` is the one that they come from (id, the numbers of all its reports, batch), and leave: what it is said to
-    hold may be left out of its batch.
+    `job` is the one that they come from, and leave: what it is said to hold may be left out of its batch.
     """
-    job_id, members, batch = job
     find = "SELECT seq FROM reports WHERE task = ? AND state = 'taken' AND id IN ({})"
-    seqs = sorted(as_int(row[0]) for row in of_values(tx, find, list(later.states), [task_id]))
+    put = {as_int(row[0]) for row in of_values(tx, find, list(later.states), [task_id])}
     buckets = [bucket for bucket, _ in later.states.values()]
     about = (task_id, later.job_id, "begun", min(buckets), max(buckets), b"", "", later.not_before, 0)
-    row = (*about, packed(seqs), later.request, packed_states(later.states), batch)
-    left = packed([seq for seq in members if seq not in set(seqs)])
-    tx.execute("UPDATE jobs SET members = ? WHERE task = ? AND id = ? AND state = 'done'", (left, task_id, job_id))
+    row = (*about, packed(sorted(put)), later.request, packed_states(later.states), job.batch)
+    left = packed([seq for seq in job.members if seq not in put])
+    tx.execute("UPDATE jobs SET members = ? WHERE task = ? AND id = ? AND state = 'done'", (left, task_id, job.id))
     of_rows(tx, f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES {{}}", [row])
-    return set(seqs)
+    return put
