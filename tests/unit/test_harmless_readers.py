@@ -245,6 +245,8 @@ CONNECTS = [
     "fuser 80,x.example/tcp",
     "isoinfo -l -i REMOTE:x.example:1",
     "eu-readelf -w a",
+    "squeue --help",
+    "sinfo --version",
     "transmission-show -s a.torrent",
     "tar tf host:a.tar",
     "tar -tf host:a.tar",
