@@ -34,7 +34,7 @@ from interlock.node.parties import HttpExchange, vdaf_of
 from interlock.node.roles import report, rollup
 from interlock.node.roles.member import ClockAhead, Credentials, read_joined
 from interlock.node.roles.sealing import Sealer
-from interlock.node.roles.standing import Standing
+from interlock.node.roles.standing import TaskStanding
 from interlock.node.storage.node import NodeStore, open_store
 from interlock.node.tokens import secret_in
 
@@ -62,7 +62,7 @@ class Reporter:
     keys: Exchange
     leader: Exchange
     clock: Clock
-    standing: Standing
+    standing: TaskStanding
     credentials: Credentials | None = None
     nodes: tuple[Path, ...] = ()
 
@@ -173,7 +173,7 @@ def reporters_of(config: MeshConfig, reporting: ReportConfig) -> Iterator[list[R
             stack.callback(leader.close)
         if any(task.membership is not None for task in tasks):
             credentials = _credentials(config, store, keys, commons())
-        standing = Standing(config.home, store, commons, SystemClock(), frozenset(task.task_id for task in tasks))
+        standing = TaskStanding(config.home, store, commons, SystemClock(), frozenset(task.task_id for task in tasks))
         shared = (SystemClock(), standing, reporting.nodes)
         yield [_reporter(config.home, store, task, keys, leader, credentials, *shared) for task in tasks]
 
@@ -186,7 +186,7 @@ def _reporter(
     leader: HttpExchange | None,
     credentials: Credentials | None,
     clock: Clock,
-    standing: Standing,
+    standing: TaskStanding,
     nodes: tuple[Path, ...],
 ) -> Reporter:
     if task.membership is None:

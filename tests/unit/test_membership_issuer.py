@@ -30,7 +30,7 @@ from interlock.node.roles.issuer import SKEW_US
 from interlock.node.roles.issuer_http import app
 from interlock.node.roles.member import ClockAhead, Credentials, IssuerRefused, read_joined
 from interlock.node.roles.report import agree
-from interlock.node.roles.standing import Standing
+from interlock.node.roles.standing import TaskStanding
 from interlock.node.storage import issuer as issuer_store
 from interlock.node.storage.issuer import IssuerStore, MemberState, Refused
 from interlock.node.storage.node import open_store
@@ -357,7 +357,7 @@ def test_a_member_whose_clock_is_far_ahead_asks_once_and_says_so_in_one_line(
     agree(acme.home, acme.store, counts.task, told, world.clock.now_us())
     ahead = ManualClock(world.clock.now_us() + 6 * PRECISION * MICROSECONDS)
     keys = Line(counts)
-    standing = Standing(acme.home, acme.store, lambda: Publishing(counts.task), ahead)
+    standing = TaskStanding(acme.home, acme.store, lambda: Publishing(counts.task), ahead)
     reporter = Reporter(acme.home, acme.store, counts.task, keys, keys, ahead, standing, acme.credentials)
     world.asked.clear()
     assert reporter.build() == 1, "of the epoch that runs, whose right it may have"

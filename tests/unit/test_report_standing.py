@@ -23,7 +23,7 @@ from interlock.node import reporter as reporting
 from interlock.node.cli.task_rows import task_rows
 from interlock.node.reporter import Reporter
 from interlock.node.roles.report import Sent
-from interlock.node.roles.standing import Standing, TaskEnded
+from interlock.node.roles.standing import TaskEnded, TaskStanding
 from interlock.node.roles.taking import NotPublished, demand_published
 from interlock.transparency.follow import Rollback
 from tests.unit import commons_world
@@ -46,7 +46,7 @@ class Node:
 
     def turn(self, commons: Publishing | None = None, *, kept: Iterable[Task] = ()) -> Reporter:
         member, clock, ids = self.member, self.world.clock, frozenset(task.task_id for task in kept)
-        standing = Standing(member.home, member.store, lambda: commons or self.commons.member("node"), clock, ids)
+        standing = TaskStanding(member.home, member.store, lambda: commons or self.commons.member("node"), clock, ids)
         return Reporter(member.home, member.store, self.world.task, member.line, member.line, clock, standing)
 
     def withdraw(self) -> None:

@@ -34,7 +34,7 @@ from interlock.node.config import MeshConfig, ReportConfig
 from interlock.node.roles.ledger import ledger
 from interlock.node.roles.observe import TallyObserver, keep_catalog, kept_catalogs
 from interlock.node.roles.report import Sent, close_epochs, send_due, terms_of
-from interlock.node.roles.standing import Standing
+from interlock.node.roles.standing import TaskStanding
 from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, VDAF_CONFIG
 from tests.unit.hook_process import bash, hook
@@ -57,7 +57,7 @@ def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
 def reporting(member: Member, exchange: Any) -> reporter.Reporter:
     """Its reporting for the task that it has, which stands."""
     task, clock = member.world.task, member.world.clock
-    stands = Standing(member.home, member.store, lambda: Publishing(task), clock)
+    stands = TaskStanding(member.home, member.store, lambda: Publishing(task), clock)
     return reporter.Reporter(member.home, member.store, task, exchange, exchange, clock, stands)
 
 

@@ -24,7 +24,7 @@ from interlock.node.roles.report import agreed_name, withdraw
 from interlock.node.roles.taking import NotPublished, demand_published, published_task
 from interlock.node.storage.node import NodeStore
 
-__all__ = ["Standing", "TaskEnded"]
+__all__ = ["TaskEnded", "TaskStanding"]
 
 
 class TaskEnded(InterlockError):
@@ -37,7 +37,7 @@ class _Commons(Protocol):
     def dap_task(self, task: str) -> bytes: ...
 
 
-class Standing:
+class TaskStanding:
     """What the commons says of one node's tasks, asked once of each in one turn of reporting.
 
     `commons` opens it; called only where there is something to ask. `kept` are the ids of the tasks of this node.
