@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -65,3 +68,23 @@ class PostgresStores:
 def stores_of(kind: str, folder: Path) -> Stores:
     """Skips the test, where there is no PostgreSQL to be had."""
     return PostgresStores() if kind == "postgres" else SqliteStores(folder)
+
+
+class History(Protocol):
+    """A store under drawn events, each a method by its name, and what has to be so at the end."""
+
+    def finish(self) -> None: ...
+
+
+def drawn(
+    stores: Stores, history_of: Callable[[Leading, random.Random], History], events: Sequence[str], seed: int
+) -> None:
+    """Let the events come over a leader's store, and drop it."""
+    try:
+        with contextlib.closing(stores.leader()) as leader:
+            history = history_of(leader, random.Random(seed))
+            for event in events:
+                getattr(history, event)()
+            history.finish()
+    finally:
+        stores.drop()

@@ -23,7 +23,7 @@ from interlock.dap.storage import CollectionJob, CollectionState, Filling, JobOr
 from interlock.node.storage.dap_leader import LEADER_MIGRATIONS, SqliteLeaderStorage
 from interlock.node.storage.postgres import PostgresLeaderStorage
 from tests.postgres import drop_schema, shared_postgres
-from tests.unit.dap_stores import Leading, Stores, stores_of
+from tests.unit.dap_stores import Leading, drawn, stores_of
 from tests.unit.test_dap_selected_storage import FIRST, NEVER, SECOND, ids, opened, outs
 from tests.unit.test_dap_storage import TASK, added, lease, one, report, reports, said
 
@@ -325,24 +325,13 @@ EVENTS = st.lists(
 def test_whatever_comes_each_report_is_in_one_batch_and_each_batch_between_its_bounds(
     tmp_path_factory: pytest.TempPathFactory, events: list[str], seed: int
 ) -> None:
-    drawn(stores_of("sqlite", tmp_path_factory.mktemp("drawn")), events, seed)
+    drawn(stores_of("sqlite", tmp_path_factory.mktemp("drawn")), History, events, seed)
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=EVENTS, seed=st.integers(0, 1 << 32))
 def test_so_it_is_in_postgresql(tmp_path_factory: pytest.TempPathFactory, events: list[str], seed: int) -> None:
-    drawn(stores_of("postgres", tmp_path_factory.mktemp("drawn")), events, seed)
-
-
-def drawn(stores: Stores, events: list[str], seed: int) -> None:
-    try:
-        with contextlib.closing(stores.leader()) as leader:
-            history = History(leader, random.Random(seed))
-            for event in events:
-                getattr(history, event)()
-            history.finish()
-    finally:
-        stores.drop()
+    drawn(stores_of("postgres", tmp_path_factory.mktemp("drawn")), History, events, seed)
 
 
 # stores of before

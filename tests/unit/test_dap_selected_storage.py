@@ -25,7 +25,7 @@ from interlock.dap.storage import Accepted, CollectionJob, CollectionState, Fill
 from interlock.node.storage import dap, dap_leader
 from interlock.node.storage.dap import SqliteHelperStorage
 from interlock.node.storage.dap_leader import SqliteLeaderStorage
-from tests.unit.dap_stores import Helping, Leading, Stores, stores_of
+from tests.unit.dap_stores import Helping, Leading, drawn, stores_of
 from tests.unit.test_dap_storage import TASK, added, lease, one, report, reports, said, told
 
 SIZE = 3
@@ -381,24 +381,13 @@ EVENTS = st.lists(st.sampled_from(["upload", "gather", "lease", "end", "collect"
 def test_whatever_happens_each_batch_is_whole_and_no_report_is_in_two(
     tmp_path_factory: pytest.TempPathFactory, events: list[str], seed: int
 ) -> None:
-    drawn(stores_of("sqlite", tmp_path_factory.mktemp("drawn")), events, seed)
+    drawn(stores_of("sqlite", tmp_path_factory.mktemp("drawn")), History, events, seed)
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=EVENTS, seed=st.integers(0, 1 << 32))
 def test_so_it_is_in_postgresql(tmp_path_factory: pytest.TempPathFactory, events: list[str], seed: int) -> None:
-    drawn(stores_of("postgres", tmp_path_factory.mktemp("drawn")), events, seed)
-
-
-def drawn(stores: Stores, events: list[str], seed: int) -> None:
-    try:
-        with contextlib.closing(stores.leader()) as leader:
-            history = History(leader, random.Random(seed))
-            for event in events:
-                getattr(history, event)()
-            history.finish()
-    finally:
-        stores.drop()
+    drawn(stores_of("postgres", tmp_path_factory.mktemp("drawn")), History, events, seed)
 
 
 # files of before
