@@ -155,6 +155,11 @@ DESTROYED = (
     "sometool volume wipe {}",
     "./bin/tool db:drop {}",
     "sometool --factory-reset {}",
+    "sometool -n {} destroy",
+    "sometool destroy -n {}",
+    "sometool -h {} flushall",
+    "sometool --yes destroy-all {}",
+    "sometool destroy --dry-run=false {}",
 )
 
 
@@ -199,6 +204,37 @@ def test_what_somebody_looks_after_is_not_destroyed_unasked(form: str) -> None:
 )
 def test_looking_after_them_is_not_stopped(command: str) -> None:
     assert _verdict(command) is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "run zap now",
+        "yarn zap",
+        "just {}",
+        "task {}-all",
+        "pytest -k {}",
+        "jest {}",
+        "phpunit --filter {}",
+        "coverage erase",
+        "nx run app:{}",
+        "mytool --grep {}",
+        "mytool -t {}",
+        "mytool search {}",
+        "mytool help {}",
+        "mytool pre-{} x",
+        "mytool wipe-cache x",
+        "mytool cache wipe",
+        "mytool wipe",
+        "./dev.sh teardown",
+        "meson setup --wipe build",
+        "mytool {} -n",
+        "mytool {} --noop",
+    ],
+)
+def test_a_word_among_the_arguments_is_no_order_to_destroy_where_it_is_a_name(form: str) -> None:
+    for word in ("destroy", "erase-all"):
+        assert _verdict(form.format(word)) is Verdict.ALLOW, form.format(word)
 
 
 # -- everything of a kind ------------------------------------------------------------------------------------------
@@ -302,6 +338,62 @@ def test_other_languages_are_read_as_well(command: str) -> None:
     assert _verdict(command) is Verdict.BLOCK
 
 
+GLUED = (
+    'python3 -c"{}"',
+    'python3 -Sc"{}"',
+    'python3 -W ignore -c "{}"',
+    'pypy3 -X dev -Ic "{}"',
+    'perl -e"{}"',
+    'perl -0777ne"{}"',
+    'perl -MFile::Path=rmtree -lne"{}"',
+    'ruby -r json -e "{}"',
+    'ruby -e"{}"',
+    'php -d a=b -r "{}"',
+    'php -r"{}"',
+    'php -R "{}"',
+    'lua -l x -e"{}"',
+    'node --eval="{}"',
+    'node --require x -e "{}"',
+    'nodejs --print "{}"',
+    'julia --eval="{}"',
+)
+
+
+@pytest.mark.parametrize("form", GLUED)
+def test_code_is_found_where_it_is_glued_to_its_option_or_behind_others(form: str) -> None:
+    for before in ("", "sudo ", "timeout 5 "):
+        assert _verdict(before + form.format("system('rm -rf /')")) is Verdict.BLOCK, form
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl -s localhost:8000/api | python -mjson.tool",
+        "curl -s https://x.example/a.json | python3 -Im json.tool",
+        "python3 -mpytest -q",
+        "perl -Mstrict -i.bake a.pl",
+        "perl -l a.pl",
+        "pwsh -NoProfile -Command 'Get-ChildItem'",
+        "pwsh -NoLogo -NonInteractive -File build.ps1",
+        "M=$(mktemp -up /dev/mapper)",
+        "echo x | tee /proc/self/fd/3",
+        "visudo -c",
+        "rm -f app*",
+        "rm -rf lib*",
+        "jj abandon @",
+        "cargo yank --undo x@1",
+    ],
+)
+def test_ordinary_spellings_of_options_hide_nothing(command: str) -> None:
+    assert _verdict(command) is Verdict.ALLOW
+
+
+def test_encoded_commands_of_powershell_are_hidden_however_the_option_is_spelled() -> None:
+    for option in ("-EncodedCommand", "-enc", "-Enc", "-E", "-ec"):
+        assert _verdict(f"pwsh -NoProfile {option} AAAA") in MET, option
+    assert _verdict("pwsh -NoProfile -Command 'rm -rf /'") is Verdict.BLOCK
+
+
 # -- ways to a shell -----------------------------------------------------------------------------------------------
 
 WAYS = (
@@ -346,7 +438,6 @@ def test_a_program_named_by_a_pattern_is_the_one_it_would_be() -> None:
         "launchctl unload -w /System/Library/LaunchDaemons/ssh.plist",
         "svn revert -R .",
         "hg update --clean",
-        "jj abandon @",
         "rclone sync empty remote:bucket",
         "restic forget latest",
         "scp x h:/etc/nginx/nginx.conf",

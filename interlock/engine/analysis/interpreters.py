@@ -19,24 +19,32 @@ from interlock.engine.analysis.values import SELF, UNKNOWN, UNKNOWN_ARG, Arg
 __all__ = ["INTERPRETERS"]
 
 _SHELLS: Final = ("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "mksh", "rbash", "csh", "tcsh", "pwsh")
+_NODE: Final = ("-e", "-p", "--eval", "--print")
 # language -> options whose value is code
 _LANGUAGES: Final[dict[str, tuple[str, ...]]] = {
     "python": ("-c",), "python2": ("-c",), "python3": ("-c",), "pypy": ("-c",), "pypy3": ("-c",),
-    "perl": ("-e", "-E"), "ruby": ("-e",), "node": ("-e", "-p", "--eval", "--print"), "nodejs": ("-e", "-p"),
-    "bun": ("-e", "--eval"), "deno": ("eval",), "php": ("-r", "-B", "-E"), "lua": ("-e",), "luajit": ("-e",),
-    "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e",), "julia": ("-e",),
-    "guile": ("-c",), "erl": ("-eval",), "tsx": ("-e",), "ipython": ("-c",), "jrunscript": ("-e",), "R": ("-e",),
-    "irb": ("-e",), "pry": ("-e",), "octave": ("--eval",), "ghc": ("-e",), "clj": ("-e",), "bb": ("-e",),
+    "perl": ("-e", "-E"), "ruby": ("-e",), "node": _NODE, "nodejs": _NODE, "tsx": _NODE, "bun": _NODE,
+    "deno": ("eval",), "php": ("-r", "-B", "-E", "-R", "--run"), "lua": ("-e",), "luajit": ("-e",),
+    "osascript": ("-e",), "Rscript": ("-e",), "groovy": ("-e",), "scala": ("-e",), "elixir": ("-e", "--eval"),
+    "julia": ("-e", "-E", "--eval", "--print"), "guile": ("-c",), "erl": ("-eval",), "ipython": ("-c",),
+    "jrunscript": ("-e",), "R": ("-e",), "irb": ("-e",), "pry": ("-e",), "octave": ("--eval",), "ghc": ("-e",),
+    "clj": ("-e",), "bb": ("-e",),
     "zx": ("--eval", "-e"),
 }  # fmt: skip
+# Letters of options with another value: glued to it, or the next argument, but for those of the second table.
 _RUNTIME_VALUED: Final = {
-    "python": "WXm",
-    "python2": "WXm",
-    "python3": "WXm",
-    "perl": "IMmiFl0CDdx",
-    "ruby": "rIEFKWx",
-    "node": "rC",
-}
+    "python": "WXm", "python2": "WXm", "python3": "WXm", "pypy": "WXm", "pypy3": "WXm", "perl": "IMmiFCDdx",
+    "ruby": "rIEFKWxCiT", "node": "rC", "nodejs": "rC", "tsx": "r", "bun": "r", "php": "dcztFfS", "lua": "l",
+    "luajit": "lj", "julia": "LJCpt", "osascript": "ls",
+}  # fmt: skip
+_NEVER_APART: Final = {"perl": "MmiFCDdx", "ruby": "FKWxiT"}
+_LONG_VALUED: Final = ("--require", "--import", "--loader", "--experimental-loader", "--input-type", "--conditions")
+_PYTHONS: Final = ("python", "pypy")
+# Languages that read `-e'code'`.
+_GLUED: Final = frozenset({
+    "python", "python2", "python3", "pypy", "pypy3", "perl", "ruby", "php", "lua", "luajit", "julia", "osascript",
+    "ghc",
+})  # fmt: skip
 
 
 def _shell(walk: Walk, call: Call) -> Arg | None:
@@ -94,28 +102,49 @@ def _script(walk: Walk, call: Call, path: Arg, rest: tuple[Arg, ...]) -> Arg | N
 
 
 def _language(walk: Walk, call: Call) -> Arg | None:
-    name = call.program
-    options = _LANGUAGES[name]
-    args = call.args
-    ran = False
+    args, ran, value = call.args, False, -1
     for k, arg in enumerate(args):
-        if _is_code_option(arg.text, options) and k + 1 < len(args):
-            _inline(walk, args[k + 1], call.program)
+        if k == value:
+            continue
+        kind, glued = _option(call.program, arg.text)
+        own = (arg._replace(text=glued),) if glued else args[k + 1 : k + 2]
+        if kind == "code" and own:
+            _inline(walk, own[0], call.program)
             ran = True
-        elif arg.text == "-m" and name.startswith(("python", "pypy")) and k + 1 < len(args):
-            return walk.execute(list(args[k + 1 :]), call.stdin, functions=False)
-        elif arg.text[:1] != "-" and not ran:
+        elif kind == "module" and own:
+            return walk.execute([*own, *args[k + 2 - bool(glued) :]], call.stdin, functions=False)
+        elif kind == "operand" and not ran:
             break
+        value = k + 1 if kind in ("code", "valued") and not glued else -1
     if not ran:
-        _file_or_stdin(walk, call, name)
+        _file_or_stdin(walk, call, call.program)
     return rewritten(call.stdin) if ran else UNKNOWN_ARG
 
 
-def _is_code_option(text: str, options: tuple[str, ...]) -> bool:
-    """`-c`, or a cluster that ends in it (`-ne`)."""
-    if text in options:
-        return True
-    return len(text) > 2 and text[0] == "-" and text[1].isalpha() and text[1:].isalpha() and "-" + text[-1] in options
+def _option(name: str, text: str) -> tuple[str, str]:
+    """What an argument is (code, a module, an option with a value, an operand), and what is glued to it."""
+    options, long = _LANGUAGES[name], text.partition("=")
+    if text in options or long[0] in options:
+        return "code", long[2]
+    if text[:2] == "--":
+        return "valued" if text in _LONG_VALUED else "", ""
+    if text[:1] != "-":
+        return "operand", ""
+    if not name.startswith(_PYTHONS) and _ends_in_code(text, options):
+        return "code", ""
+    for k, letter in enumerate(text[1:], 2):
+        if "-" + letter in options and name in _GLUED:
+            return "code", text[k:]
+        if letter == "m" and name.startswith(_PYTHONS):
+            return "module", text[k:]
+        if letter in _RUNTIME_VALUED.get(name, ""):
+            return "valued" if k == len(text) and letter not in _NEVER_APART.get(name, "") else "", ""
+    return "", ""
+
+
+def _ends_in_code(text: str, options: tuple[str, ...]) -> bool:
+    """A cluster that ends in an option for code (`-ne`)."""
+    return len(text) > 2 and text[1:].isalpha() and "-" + text[-1] in options
 
 
 def _file_or_stdin(walk: Walk, call: Call, name: str) -> None:

@@ -22,7 +22,7 @@ _PROTECTED: Final = tuple(
         ".claude/settings*.json", ".claude/hooks/*", ".claude.json", "managed-settings.json", "managed-settings.d/*",
         ".codex/hooks.json", ".codex/config.toml", ".gemini/settings.json", ".github/hooks/*", ".copilot/hooks/*",
         ".cursor/hooks.json", "interlock.toml", ".config/interlock", ".local/state/interlock", ".interlock",
-        "application support/interlock", "interlock-receipts*", "receipts.jsonl",
+        "library/application support/interlock", "interlock-receipts*", "receipts.jsonl",
     )
 )  # fmt: skip
 _NAMED: Final = re.compile(
@@ -89,6 +89,8 @@ def _matches(parts: list[str], wanted: tuple[str, ...], glob: bool, takes_parent
         pairs = list(zip(parts[start : start + len(wanted)], wanted, strict=False))
         if not all(_alike(p, w, glob) for p, w in pairs):
             continue
+        if len(pairs) == 1 and wanted[0] == "library":  # `lib*` says too little
+            continue
         only_globs = glob and all(set(p) <= set("*?.") for p, w in pairs if w != "*")  # any name says nothing
         if not only_globs and (len(pairs) == len(wanted) or (takes_parents and start + len(pairs) == len(parts))):
             return True
@@ -119,9 +121,8 @@ def _write(where: Place, append: bool) -> Iterator[Finding]:
         yield Finding("self.protect.config", path, where.scope)
     for name in by_place(path):
         yield Finding(name, path, where.scope)
-    if (where.scope == "system" and where.whole and path.startswith(_SYSTEM_FILES)) or (
-        where.scope == "root" and where.whole and not append
-    ):
+    inside = path.startswith(_SYSTEM_FILES) and not path.startswith("/proc/self/fd/")  # what is open already
+    if (where.scope == "system" and where.whole and inside) or (where.scope == "root" and where.whole and not append):
         yield Finding("fs.write.system", path, where.scope)
 
 

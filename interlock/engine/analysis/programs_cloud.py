@@ -25,7 +25,7 @@ _TABLE: Final[dict[str, str]] = {
     "cf": r"^(?:delete|delete-[a-z-]+|purge-[a-z-]+)\b",
     "consul": r"^kv delete\b|^force-leave\b",
     "deck": r"^(?:gateway )?(?:reset|sync)\b",
-    "gitlab-runner": r"^unregister\b",
+    "gitlab-runner": r"^unregister\b.*--all-runners",
     "splunk": r"^remove\b",
     "databricks": r"(?:^| )(?:delete|permanent-delete)(?: |$)|^fs rm .*-r",
     "doctl": r"(?:^| )(?:delete|rm|destroy)(?: |$)",
@@ -74,7 +74,7 @@ _TABLE.update(
 )
 _TABLE.update({
     "kafka-acls": r"--remove\b", "kafka-configs": r"--delete-config\b", "kafka-consumer-groups": r"--delete\b",
-    "kafka-delete-records": r"--offset-json-file", "rabbitmqctl": r"^(?:.* )?(?:delete_\w+|clear_\w+|reset"
+    "kafka-delete-records": r"--offset-json-file", "rabbitmqctl": r"^(?:.* )?(?:delete_\w+|reset"
         r"|force_reset|purge_queue)\b",
 })  # fmt: skip
 _COMPILED: Final = {name: re.compile(pattern) for name, pattern in _TABLE.items()}

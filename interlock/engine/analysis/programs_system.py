@@ -72,7 +72,7 @@ def _account(walk: Walk, call: Call) -> Iterator[Finding]:
         fed = call.program == "chpasswd" and call.stdin is not None
         if (text or fed) and text not in ("-S", "--status") and not text.startswith(("-S ", "--help")):
             yield Finding("privilege.account", text, "system")
-    elif call.program == "visudo" and not re.search(r"(^| )-c", text):
+    elif call.program == "visudo" and not re.search(r"(^| )-[chV]", text):
         yield Finding("privilege.account", "sudoers", "system")
     elif re.search(r"(?:^|[ ,=])(?:sudo|wheel|admin|root|docker|lxd|disk|shadow)(?:[ ,]|$)", text) and re.search(
         r"-[a-zA-Z]*[aGg]|--groups|--append|add", text

@@ -41,17 +41,41 @@ _VERBS: Final = frozenset({
     "cmd", "command", "console", "do", "exec", "execute", "invoke", "run", "runner", "sh", "shell", "spawn", "ssh",
     "start",
 })  # fmt: skip
+# Words by which nothing else is meant; those that tools have for what they made themselves, too, count with another.
 _DESTROYS: Final = re.compile(
-    r"(?:[a-z]+[:_-])?(?:destroy|wipe|erase|nuke|obliterate|teardown|decommission|factory-?reset|flush-?all|zap"
-    r"|drop-?(?:db|database|all)|(?:delete|remove|erase|wipe|destroy|purge|reset)-?all)(?:[:_-][a-z]+)?"
+    r"(?:[a-z]+[:_-])?(?:destroy|obliterate|decommission|factory-?reset|flush-?all|drop-?(?:db|database|all)"
+    r"|(?:delete|remove|erase|wipe|destroy|purge)-?all)(?:[:_-][a-z]+)?"
     r"|(?:db|database|schema)[:_-](?:drop|reset|wipe|purge|flush)",
     re.I,
 )
+_ERASES: Final = re.compile(r"(?:[a-z]+[:_-])?(?:wipe|erase|nuke)(?:[:_-][a-z]+)?", re.I)
 _DESTROYING: Final = frozenset({
-    "--destroy", "--wipe", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset",
-    "--purge-all", "--delete-all-data", "--destroy-all", "--zap",
+    "--destroy", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset", "--purge-all",
+    "--delete-all-data", "--destroy-all",
 })  # fmt: skip
-_ONLY_TELLS: Final = frozenset({"--dry-run", "--dryrun", "--help", "-h", "--what-if", "--noop", "--plan", "-n"})
+_ONLY_TELLS: Final = frozenset({"--dry-run", "--dryrun", "--help", "--what-if", "--noop"})
+_MAY_TELL: Final = frozenset({"-n", "-h"})  # of a name that follows, they are a namespace and a host
+_DENIED: Final = frozenset({"false", "no", "none", "off", "0"})
+# With these, a word is a topic, a search or a new thing's name; or what is lost is made again.
+_MILD: Final = frozenset({
+    "add", "after", "before", "build", "cache", "caches", "check", "completion", "coverage", "create", "describe",
+    "docs", "dry", "edit", "explain", "find", "generate", "get", "grep", "help", "info", "init", "lint", "list", "log",
+    "logs", "ls", "man", "new", "no", "on", "open", "post", "pre", "preview", "search", "show", "status", "temp",
+    "test", "tests", "tmp", "undo", "view", "which",
+})  # fmt: skip
+# Short options that take no value wherever they are, and long ones whose value is a word.
+_FLAGS: Final = frozenset({"-y", "-f", "-v", "-q", "-d", "-x"})
+_PICKS: Final = frozenset({
+    "--exclude", "--expression", "--filter", "--grep", "--group", "--ignore", "--include", "--keyword", "--label",
+    "--match", "--message", "--name", "--only", "--pattern", "--query", "--search", "--skip", "--tag", "--tags",
+    "--test", "--testNamePattern", "--text", "--title", "--topic", "--word",
+})  # fmt: skip
+# Runners of a project's own tasks or tests, whose names are the project's, as those of make and `npm run` are.
+_RUNNERS: Final = frozenset({
+    "ava", "bats", "behave", "composer", "coverage", "ctest", "cypress", "doit", "earthly", "ginkgo", "gotestsum",
+    "grunt", "gulp", "inv", "invoke", "jest", "just", "karma", "mage", "mocha", "moon", "nox", "nx", "phpunit",
+    "playwright", "poe", "pytest", "py.test", "rspec", "task", "tox", "turbo", "vitest",
+})  # fmt: skip
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 _BOUND: Final = re.compile(r":(?:execute|execute-silent|become|reload|transform)[(:\[{]([^\n]+)")  # of fzf's keys
 _QUOTES: Final = re.compile(r"['\"`]")
@@ -85,10 +109,10 @@ def suppose(walk: Walk, call: Call, *, known: bool) -> None:
         for argv in () if known else _headed(walk, call.args):
             _forget(walk, _runner(walk, call, argv), _lost)
         walk.supposed -= 1
-    if not known and ("?" in call.program or "*" in call.program):  # `/bin/r?`
+    if not known and len(call.program) <= _MAX_NAME and ("?" in call.program or "*" in call.program):  # `/bin/r?`
         for name in (n for n in _HIDDEN if fnmatch.fnmatchcase(n, call.program)):
             _forget(walk, _runner(walk, call, (Arg(name), *call.args)), _grave)
-    if not known and _told_to_destroy(call.args):
+    if not known and call.program not in _RUNNERS and _told_to_destroy(call.args):
         walk.emit(Finding("resource.destroy", call.args[0].text, "unknown"), call.program)
     for k, arg in enumerate(() if known else call.args):
         if base_name(arg.text) in _HIDDEN:
@@ -98,10 +122,34 @@ def suppose(walk: Walk, call: Call, *, known: bool) -> None:
 
 def _told_to_destroy(args: Sequence[Arg]) -> bool:
     """`x destroy`, `x db:drop`, `x disk wipe`, `x --factory-reset`: nothing else is meant by these words."""
-    words = [a.text for a in args[:8] if a.text[:1] != "-"]
-    said = any(len(w) <= _MAX_NAME and _DESTROYS.fullmatch(w) for w in words[:2])
-    asked = any(a.text.partition("=")[0] in _DESTROYING for a in args)
-    return (said or asked) and not any(a.text.partition("=")[0] in _ONLY_TELLS for a in args)
+    texts = [a.text for a in args]
+    words = [t for k, t in enumerate(texts[:8]) if t[:1] != "-" and not (k and _takes(texts[k - 1]))][:2]
+    said = any(_is(_DESTROYS, w) and not _is_mild(words[: k + 1]) for k, w in enumerate(words))
+    erased = len(words) > 1 and any(_is(_ERASES, w) for w in words) and not _is_mild(words)
+    asked = any(t.partition("=")[0] in _DESTROYING for t in texts)
+    if not (said or erased or asked):
+        return False
+    return not any(_only_tells(t, texts[k + 1 : k + 2]) for k, t in enumerate(texts))
+
+
+def _is(pattern: re.Pattern[str], word: str) -> bool:
+    return len(word) <= _MAX_NAME and pattern.fullmatch(word) is not None
+
+
+def _is_mild(words: Sequence[str]) -> bool:
+    return any(_words(word) & _MILD for word in words)
+
+
+def _takes(option: str) -> bool:
+    """Whether a word behind this is its value, and no verb."""
+    short = len(option) == len("-k") and option[0] == "-" and option != "--"
+    return (short and option not in _FLAGS) or option in _PICKS
+
+
+def _only_tells(option: str, behind: Sequence[str]) -> bool:
+    name, _, value = option.partition("=")
+    alone = not behind or behind[0][:1] == "-"
+    return (name in _ONLY_TELLS and value not in _DENIED) or (option in _MAY_TELL and alone)
 
 
 def _reads(program: str) -> bool:

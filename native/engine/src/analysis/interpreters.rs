@@ -14,7 +14,7 @@ use super::outputs::rewritten;
 use super::patterns::{is_alpha, starts, stripped, Pattern};
 use super::programs::data::losses;
 use super::small_languages;
-use super::values::{Arg, SELF, UNKNOWN};
+use super::values::{partition, Arg, SELF, UNKNOWN};
 use super::walk::{Call, Handler, Walk};
 
 static OWN_FILES: LazyLock<Pattern> = LazyLock::new(|| {
@@ -59,30 +59,56 @@ fn code_options(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "python" | "python2" | "python3" | "pypy" | "pypy3" | "guile" | "ipython" => &["-c"],
         "perl" => &["-e", "-E"],
-        "ruby" | "lua" | "luajit" | "osascript" | "Rscript" | "groovy" | "scala" | "elixir"
-        | "julia" | "tsx" | "jrunscript" | "R" | "irb" | "pry" | "ghc" | "clj" | "bb" => &["-e"],
+        "ruby" | "lua" | "luajit" | "osascript" | "Rscript" | "groovy" | "scala" | "jrunscript"
+        | "R" | "irb" | "pry" | "ghc" | "clj" | "bb" => &["-e"],
+        "elixir" => &["-e", "--eval"],
+        "julia" => &["-e", "-E", "--eval", "--print"],
         "octave" => &["--eval"],
         "zx" => &["--eval", "-e"],
-        "node" => &["-e", "-p", "--eval", "--print"],
-        "nodejs" => &["-e", "-p"],
-        "bun" => &["-e", "--eval"],
+        "node" | "nodejs" | "tsx" | "bun" => &["-e", "-p", "--eval", "--print"],
         "deno" => &["eval"],
-        "php" => &["-r", "-B", "-E"],
+        "php" => &["-r", "-B", "-E", "-R", "--run"],
         "erl" => &["-eval"],
         _ => return None,
     })
 }
 
-/// The letters of a scripting language's options that take a value.
+/// Letters of a scripting language's options with another value: glued to it, or the next argument.
 fn valued(name: &str) -> &'static str {
     match name {
-        "python" | "python2" | "python3" => "WXm",
-        "perl" => "IMmiFl0CDdx",
-        "ruby" => "rIEFKWx",
-        "node" => "rC",
+        "python" | "python2" | "python3" | "pypy" | "pypy3" => "WXm",
+        "perl" => "IMmiFCDdx",
+        "ruby" => "rIEFKWxCiT",
+        "node" | "nodejs" => "rC",
+        "tsx" | "bun" => "r",
+        "php" => "dcztFfS",
+        "lua" => "l",
+        "luajit" => "lj",
+        "julia" => "LJCpt",
+        "osascript" => "ls",
         _ => "",
     }
 }
+
+/// Letters among these whose value is never the next argument.
+fn never_apart(name: &str) -> &'static str {
+    match name {
+        "perl" => "MmiFCDdx",
+        "ruby" => "FKWxiT",
+        _ => "",
+    }
+}
+
+#[rustfmt::skip]
+const LONG_VALUED: &[&str] =
+    &["--require", "--import", "--loader", "--experimental-loader", "--input-type", "--conditions"];
+const PYTHONS: &[&str] = &["python", "pypy"];
+/// Languages that read `-e'code'`.
+#[rustfmt::skip]
+const GLUED: &[&str] = &[
+    "python", "python2", "python3", "pypy", "pypy3", "perl", "ruby", "php", "lua", "luajit", "julia", "osascript",
+    "ghc",
+];
 
 /// `sh -c code`, `sh file`, `sh -s`, and code on standard input.
 fn shell(walk: &mut Walk, call: &Call) -> Option<Arg> {
@@ -166,23 +192,46 @@ fn script(walk: &mut Walk, call: &Call, path: &Arg, mut rest: Vec<Arg>) -> Arg {
     Arg::unknown()
 }
 
+/// What an argument of a language is, and what is glued to it.
+enum Given<'a> {
+    Code(&'a str),
+    Module(&'a str),
+    Valued,
+    Flag,
+    Operand,
+}
+
 fn language(walk: &mut Walk, call: &Call) -> Option<Arg> {
     let name = call.program.as_str();
     let options = code_options(name)?;
-    let mut ran = false;
+    let (mut ran, mut value) = (false, None);
     for (k, arg) in call.args.iter().enumerate() {
-        let next = call.args.get(k + 1);
-        match next {
-            Some(code) if is_code_option(&arg.text, options) => {
-                inline(walk, code, name);
-                ran = true;
+        if value == Some(k) {
+            continue;
+        }
+        let next = |glued: &str| match glued {
+            "" => call.args.get(k + 1).cloned(),
+            _ => Some(arg.with_text(glued)),
+        };
+        value = None;
+        match option(name, options, &arg.text) {
+            Given::Code(glued) => {
+                if let Some(code) = next(glued) {
+                    inline(walk, &code, name);
+                    ran = true;
+                }
+                value = Some(k + 1).filter(|_| glued.is_empty());
             }
-            Some(_) if arg.text == "-m" && starts(name, &["python", "pypy"]) => {
-                let module = call.args.iter().skip(k + 1).cloned().collect();
-                return Some(walk.execute(module, call.stdin.clone(), false));
+            Given::Module(glued) => {
+                if let Some(module) = next(glued) {
+                    let behind = call.args.iter().skip(k + 1 + usize::from(glued.is_empty()));
+                    let argv = std::iter::once(module).chain(behind.cloned()).collect();
+                    return Some(walk.execute(argv, call.stdin.clone(), false));
+                }
             }
-            _ if !arg.text.starts_with('-') && !ran => break,
-            _ => {}
+            Given::Valued => value = Some(k + 1),
+            Given::Operand if !ran => break,
+            Given::Flag | Given::Operand => {}
         }
     }
     if !ran {
@@ -192,14 +241,51 @@ fn language(walk: &mut Walk, call: &Call) -> Option<Arg> {
     Some(rewritten(call.stdin.as_ref()))
 }
 
-/// `-c`, or a cluster that ends in it (`-ne`).
-fn is_code_option(text: &str, options: &[&str]) -> bool {
+fn option<'a>(name: &str, options: &[&str], text: &'a str) -> Given<'a> {
+    let (head, _, long) = partition(text, '=');
     if options.contains(&text) {
-        return true;
+        return Given::Code("");
+    }
+    if options.contains(&head) {
+        return Given::Code(long);
+    }
+    if text.starts_with("--") {
+        return if LONG_VALUED.contains(&text) {
+            Given::Valued
+        } else {
+            Given::Flag
+        };
     }
     let Some(letters) = text.strip_prefix('-') else {
-        return false;
+        return Given::Operand;
     };
+    let python = starts(name, PYTHONS);
+    if !python && ends_in_code(letters, options) {
+        return Given::Code("");
+    }
+    let is_code = |letter: char| {
+        options
+            .iter()
+            .any(|o| o.strip_prefix('-').is_some_and(|o| o.chars().eq([letter])))
+    };
+    let mut rest = letters.chars();
+    while let Some(letter) = rest.next() {
+        if is_code(letter) && GLUED.contains(&name) {
+            return Given::Code(rest.as_str());
+        }
+        if letter == 'm' && python {
+            return Given::Module(rest.as_str());
+        }
+        if valued(name).contains(letter) {
+            let apart = rest.as_str().is_empty() && !never_apart(name).contains(letter);
+            return if apart { Given::Valued } else { Given::Flag };
+        }
+    }
+    Given::Flag
+}
+
+/// A cluster that ends in an option for code (`-ne`).
+fn ends_in_code(letters: &str, options: &[&str]) -> bool {
     let last = letters.chars().next_back();
     let ends = |option: &&str| {
         option
@@ -207,10 +293,7 @@ fn is_code_option(text: &str, options: &[&str]) -> bool {
             .map(|o| (o.chars().next(), o.chars().nth(1)))
             == Some((last, None))
     };
-    letters.chars().nth(1).is_some()
-        && last.is_some()
-        && is_alpha(letters)
-        && options.iter().any(ends)
+    letters.chars().nth(1).is_some() && is_alpha(letters) && options.iter().any(ends)
 }
 
 fn file_or_stdin(walk: &mut Walk, call: &Call, name: &str) {

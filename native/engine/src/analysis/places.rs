@@ -14,7 +14,7 @@ const PROTECTED: &[&str] = &[
     ".claude/settings*.json", ".claude/hooks/*", ".claude.json", "managed-settings.json", "managed-settings.d/*",
     ".codex/hooks.json", ".codex/config.toml", ".gemini/settings.json", ".github/hooks/*", ".copilot/hooks/*",
     ".cursor/hooks.json", "interlock.toml", ".config/interlock", ".local/state/interlock", ".interlock",
-    "application support/interlock", "interlock-receipts*", "receipts.jsonl",
+    "library/application support/interlock", "interlock-receipts*", "receipts.jsonl",
 ];
 /// Folders in which an agent or this guard keeps its settings.
 #[rustfmt::skip]
@@ -216,10 +216,16 @@ fn stands_in(parts: &[Part], wanted: &[Component], takes_parents: bool) -> bool 
         let here = parts.get(start..).unwrap_or(&[]);
         let pairs = here.len().min(wanted.len());
         let ends = pairs == wanted.len() || (takes_parents && start + pairs == parts.len());
-        ends && here
-            .iter()
-            .zip(wanted)
-            .all(|(part, wanted)| part.is_like(wanted))
+        // `lib*` says too little
+        let little = pairs == 1
+            && wanted
+                .first()
+                .is_some_and(|wanted| wanted.plain == "library");
+        ends && !little
+            && here
+                .iter()
+                .zip(wanted)
+                .all(|(part, wanted)| part.is_like(wanted))
             && !here
                 .iter()
                 .zip(wanted)
@@ -265,7 +271,8 @@ pub fn write(place: &Place, append: bool) -> Vec<Finding> {
         found.push("self.protect.config");
     }
     found.extend(by_place(path));
-    let system = place.scope == "system" && place.whole && starts(path, SYSTEM_FILES);
+    let inside = starts(path, SYSTEM_FILES) && !path.starts_with("/proc/self/fd/"); // what is open already
+    let system = place.scope == "system" && place.whole && inside;
     if system || (place.scope == "root" && place.whole && !append) {
         found.push("fs.write.system");
     }

@@ -47,20 +47,49 @@ const VERBS: &[&str] = &[
     "start",
 ];
 const MAX_NAME: usize = 40; // characters of an option's name
-#[rustfmt::skip]
-const DESTROYING: &[&str] = &[
-    "--destroy", "--wipe", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset",
-    "--purge-all", "--delete-all-data", "--destroy-all", "--zap",
-];
-#[rustfmt::skip]
-const ONLY_TELLS: &[&str] = &["--dry-run", "--dryrun", "--help", "-h", "--what-if", "--noop", "--plan", "-n"];
+/// Words by which nothing else is meant.
 static DESTROYS: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::ignoring_case(concat!(
-        r"^(?:(?:[a-z]+[:_-])?(?:destroy|wipe|erase|nuke|obliterate|teardown|decommission|factory-?reset|flush-?all|zap",
-        r"|drop-?(?:db|database|all)|(?:delete|remove|erase|wipe|destroy|purge|reset)-?all)(?:[:_-][a-z]+)?",
+        r"^(?:(?:[a-z]+[:_-])?(?:destroy|obliterate|decommission|factory-?reset|flush-?all|drop-?(?:db|database|all)",
+        r"|(?:delete|remove|erase|wipe|destroy|purge)-?all)(?:[:_-][a-z]+)?",
         r"|(?:db|database|schema)[:_-](?:drop|reset|wipe|purge|flush))$",
     ))
 });
+/// Words that tools have for what they made themselves, too: they count with another.
+static ERASES: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::ignoring_case(r"^(?:[a-z]+[:_-])?(?:wipe|erase|nuke)(?:[:_-][a-z]+)?$")
+});
+#[rustfmt::skip]
+const DESTROYING: &[&str] = &[
+    "--destroy", "--wipe-all", "--wipe-data", "--erase-all", "--eraseall", "--nuke", "--factory-reset", "--purge-all",
+    "--delete-all-data", "--destroy-all",
+];
+const ONLY_TELLS: &[&str] = &["--dry-run", "--dryrun", "--help", "--what-if", "--noop"];
+const MAY_TELL: &[&str] = &["-n", "-h"]; // of a name that follows, they are a namespace and a host
+const DENIED: &[&str] = &["false", "no", "none", "off", "0"];
+/// With these, a word is a topic, a search or a new thing's name; or what is lost is made again.
+#[rustfmt::skip]
+const MILD: &[&str] = &[
+    "add", "after", "before", "build", "cache", "caches", "check", "completion", "coverage", "create", "describe",
+    "docs", "dry", "edit", "explain", "find", "generate", "get", "grep", "help", "info", "init", "lint", "list", "log",
+    "logs", "ls", "man", "new", "no", "on", "open", "post", "pre", "preview", "search", "show", "status", "temp",
+    "test", "tests", "tmp", "undo", "view", "which",
+];
+const FLAGS: &[&str] = &["-y", "-f", "-v", "-q", "-d", "-x"]; // short options that take no value wherever they are
+/// Long options whose value is a word.
+#[rustfmt::skip]
+const PICKS: &[&str] = &[
+    "--exclude", "--expression", "--filter", "--grep", "--group", "--ignore", "--include", "--keyword", "--label",
+    "--match", "--message", "--name", "--only", "--pattern", "--query", "--search", "--skip", "--tag", "--tags",
+    "--test", "--testNamePattern", "--text", "--title", "--topic", "--word",
+];
+/// Runners of a project's own tasks or tests, whose names are the project's, as those of make and `npm run` are.
+#[rustfmt::skip]
+const RUNNERS: &[&str] = &[
+    "ava", "bats", "behave", "composer", "coverage", "ctest", "cypress", "doit", "earthly", "ginkgo", "gotestsum",
+    "grunt", "gulp", "inv", "invoke", "jest", "just", "karma", "mage", "mocha", "moon", "nox", "nx", "phpunit",
+    "playwright", "poe", "pytest", "py.test", "rspec", "task", "tox", "turbo", "vitest",
+];
 /// What one of fzf's keys does.
 static BOUND: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::new(r":(?:execute|execute-silent|become|reload|transform)[(:\[{]([^\n]+)")
@@ -103,7 +132,10 @@ pub(crate) fn suppose(walk: &mut Walk, call: &Call, known: bool) {
     }
     if !known {
         globbed(walk, call);
-        if !walk.is_exhausted() && told_to_destroy(&call.args) {
+        if !walk.is_exhausted()
+            && !RUNNERS.contains(&call.program.as_str())
+            && told_to_destroy(&call.args)
+        {
             let first = call.args.first().map_or("", |arg| arg.text.as_str());
             walk.emit(
                 Finding::new("resource.destroy", first, "unknown"),
@@ -119,7 +151,7 @@ pub(crate) fn suppose(walk: &mut Walk, call: &Call, known: bool) {
 
 /// `/bin/r?`: a program that the shell would look up.
 fn globbed(walk: &mut Walk, call: &Call) {
-    if call.program.contains(['?', '*']) {
+    if length(&call.program) <= MAX_NAME && call.program.contains(['?', '*']) {
         let pattern = fnmatch::Pattern::new(&call.program);
         for name in HIDDEN.iter().filter(|name| pattern.matches(name)) {
             let mut argv = vec![Arg::new(*name)];
@@ -131,15 +163,44 @@ fn globbed(walk: &mut Walk, call: &Call) {
 
 /// `x destroy`, `x db:drop`, `x disk wipe`, `x --factory-reset`: nothing else is meant by these words.
 fn told_to_destroy(args: &[Arg]) -> bool {
-    let named = |arg: &Arg, names: &[&str]| names.contains(&partition(&arg.text, '=').0);
-    let said = args
-        .iter()
-        .take(8)
-        .filter(|arg| !arg.text.starts_with('-'))
+    let texts: Vec<&str> = args.iter().map(|arg| arg.text.as_str()).collect();
+    let before = std::iter::once("").chain(texts.iter().copied());
+    let words: Vec<&str> = (texts.iter().copied().zip(before).take(8))
+        .filter(|(text, before)| !text.starts_with('-') && !takes(before))
+        .map(|(text, _)| text)
         .take(2)
-        .any(|arg| length(&arg.text) <= MAX_NAME && DESTROYS.is_match(&arg.text));
-    (said || args.iter().any(|arg| named(arg, DESTROYING)))
-        && !args.iter().any(|arg| named(arg, ONLY_TELLS))
+        .collect();
+    let mild = |word: &&str| speaks(word, MILD);
+    let said = (words.iter().enumerate())
+        .any(|(k, word)| is(&DESTROYS, word) && !words.iter().take(k + 1).any(mild));
+    let erased =
+        words.len() > 1 && words.iter().any(|word| is(&ERASES, word)) && !words.iter().any(mild);
+    let asked = texts
+        .iter()
+        .any(|text| DESTROYING.contains(&partition(text, '=').0));
+    let behind = texts.iter().copied().map(Some).skip(1).chain([None]);
+    (said || erased || asked)
+        && !texts
+            .iter()
+            .zip(behind)
+            .any(|(text, next)| only_tells(text, next))
+}
+
+fn is(pattern: &Pattern, word: &str) -> bool {
+    length(word) <= MAX_NAME && pattern.is_match(word)
+}
+
+/// Whether a word behind this is its value, and no verb.
+fn takes(option: &str) -> bool {
+    let short = option.starts_with('-') && option != "--" && length(option) == "-k".len();
+    (short && !FLAGS.contains(&option)) || PICKS.contains(&option)
+}
+
+fn only_tells(option: &str, behind: Option<&str>) -> bool {
+    let (name, _, value) = partition(option, '=');
+    let alone = behind.is_none_or(|next| next.starts_with('-'));
+    (ONLY_TELLS.contains(&name) && !DENIED.contains(&value))
+        || (MAY_TELL.contains(&option) && alone)
 }
 
 /// Whether the program's grammar has a harmless part: its arguments are data.

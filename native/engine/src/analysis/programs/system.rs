@@ -18,7 +18,7 @@ static PARTITION_WRITES: LazyLock<Pattern> = LazyLock::new(|| {
 static PARTITION_INPUT: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::new(r"(?:^|\n)[ \t]*(?:w|write|wq|label:[^\n]*|,[^\n]*)[ \t]*(?:\n|$)")
 });
-static VISUDO_CHECKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"(^| )-c"));
+static VISUDO_CHECKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"(^| )-[chV]"));
 static POWERFUL_GROUP: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::new(r"(?:^|[ ,=])(?:sudo|wheel|admin|root|docker|lxd|disk|shadow)(?:[ ,]|\n?$)")
 });
