@@ -9,15 +9,19 @@ use std::sync::LazyLock;
 use std::vec::IntoIter;
 
 use crate::detectors::jwt::next_jwt;
+use crate::detectors::marked::HEADER_PARTS;
 use crate::detectors::named::NAME_PARTS;
 use crate::prints::{Bytes, Prints};
 use crate::rx::parse::{parse, Node};
-use crate::rx::{head, reach, Flags, Found, Rx, HEAD};
+use crate::rx::{head, last, reach, Flags, Found, Rx, HEAD};
 
 const FORMS: &str = include_str!("forms.txt");
 const JWT: &str = "JWT";
-const KINDS: usize = 64 - NAME_PARTS.len(); // of prints, each of one or two forms; the others are parts of names
-const NAMES: u64 = u64::MAX << KINDS;
+const KINDS: usize = 64 - NAME_PARTS.len() - HEADER_PARTS.len(); // of prints, each of one or two forms
+const NAMES: u64 = ((1 << NAME_PARTS.len()) - 1) << KINDS; // the others are parts of names and of headers
+const HEADERS: u64 = u64::MAX << (64 - HEADER_PARTS.len());
+const SEEN: usize = 3; // bytes that prints know
+const LOOKED: usize = 6; // bytes after them that all forms are asked for together
 const ANCHOR: usize = 3; // bytes of a literal within a match that are looked for
 
 /// The forms.
@@ -47,8 +51,10 @@ pub struct Form {
     head: Head,
     /// The same from its beginning on.
     begin: Head,
-    /// How many bytes stand before that literal, at least and at most.
-    reach: (usize, usize),
+    /// How many bytes stand before that literal, at least and at most: in any text, and in one of ASCII.
+    reach: [(usize, usize); 2],
+    /// Which bytes may stand right before what is known of it.
+    before: Bytes,
     pattern: LazyLock<Rx, Box<dyn FnOnce() -> Rx + Send>>,
 }
 
@@ -70,20 +76,38 @@ impl Form {
         };
         let of = |source: &str| Some(parse(source, Flags::default())?.0);
         let (before, known) = source.split_at_checked(begins?)?;
+        let before = of(before)?;
         Some(Self {
             place,
             kind,
             how,
             head: Head::of(&of(known)?),
             begin: Head::of(&of(source)?),
-            reach: reach(&of(before)?),
+            reach: [reach(&before, true), reach(&before, false)],
+            before: if how == How::Within {
+                last(&before)
+            } else {
+                Bytes::of(|byte| !byte.is_ascii_alphanumeric() && byte != b'_')
+            },
             pattern: LazyLock::new(Box::new(compile)),
         })
     }
 
+    /// The next of some places, from one on, where a match may begin.
+    fn next_leading(&self, text: &str, from: usize, places: &mut Ahead) -> Option<usize> {
+        let fits = |at: usize| at >= from && self.head.fits(text.as_bytes(), at);
+        while places.next_if(|at| !fits(*at)).is_some() {}
+        places.peek().copied()
+    }
+
     /// The next place from one on where a match may begin around one of the literals.
-    fn next_around(&self, text: &str, from: usize, literals: &mut Ahead) -> Option<usize> {
-        let (least, most) = self.reach;
+    fn next_around(
+        &self,
+        text: &str,
+        (least, most): (usize, usize),
+        from: usize,
+        literals: &mut Ahead,
+    ) -> Option<usize> {
         let mut at = from;
         loop {
             while literals.next_if(|place| *place < at + least).is_some() {}
@@ -156,31 +180,41 @@ fn leads(source: &str, literals: &str) -> bool {
 /// Where keys may begin, by what stands there.
 struct Starts {
     prints: Prints,
-    /// The forms of a kind of print.
-    forms: Vec<Vec<usize>>,
+    /// A bit for each form that may have a byte at one of the places after its print.
+    after: Vec<[u128; 256]>,
 }
 
 impl Starts {
     fn new() -> Self {
-        let (mut prints, mut forms) = (Prints::default(), vec![Vec::new(); KINDS]);
-        let before = Bytes::of(|byte| !byte.is_ascii_alphanumeric() && byte != b'_');
+        let mut prints = Prints::default();
+        let mut after = vec![[0; 256]; LOOKED];
         for form in ISSUERS.iter().filter(|form| form.how != How::Parts) {
-            let kind = form.place % forms.len();
-            let [first, second, third, ..] = form.head.any;
-            let before = if form.how == How::Leads {
-                before
-            } else {
-                Bytes::ANY
-            };
-            prints.add(kind, [before, first, second, third]);
-            if let Some(held) = forms.get_mut(kind) {
-                held.push(form.place);
+            let [first, second, third, rest @ ..] = &form.head.any;
+            prints.add(form.place % KINDS, [form.before, *first, *second, *third]);
+            for (rows, set) in after.iter_mut().zip(rest) {
+                for (byte, row) in (0..=255).zip(rows) {
+                    *row |= u128::from(set.has(byte)) << form.place;
+                }
             }
         }
-        for (kind, part) in NAME_PARTS.iter().enumerate() {
+        for (kind, part) in NAME_PARTS.iter().chain(&HEADER_PARTS).enumerate() {
             prints.add_word(KINDS + kind, part.as_bytes());
         }
-        Self { prints, forms }
+        Self { prints, after }
+    }
+
+    /// The forms of some kinds of print of which one may begin at a place, a bit each.
+    fn forms(&self, text: &[u8], place: usize, kinds: u64) -> u128 {
+        let kinds = u128::from(kinds);
+        let mut forms = kinds | kinds << KINDS;
+        let rest = text.get(place + SEEN..).unwrap_or_default();
+        for (rows, byte) in self.after.iter().zip(rest) {
+            forms &= rows.get(usize::from(*byte)).copied().unwrap_or(0);
+            if forms == 0 {
+                break;
+            }
+        }
+        forms
     }
 }
 
@@ -204,6 +238,8 @@ pub struct Places {
     held: Vec<Vec<usize>>,
     /// Whether a part of a name that says "secret" stands there too.
     pub named: bool,
+    /// Whether a header may begin there.
+    pub headed: bool,
 }
 
 impl Places {
@@ -211,18 +247,19 @@ impl Places {
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut held = vec![Vec::new(); ISSUERS.len()];
-        let (mut named, bytes) = (false, text.as_bytes());
-        let all = u64::MAX;
-        STARTS.prints.each(bytes, all, begins, |place, kinds| {
-            named |= kinds & NAMES != 0;
-            look(&mut held, bytes, place, kinds & !NAMES);
-            if named {
-                !NAMES
-            } else {
-                all
+        let (mut others, bytes) = (0, text.as_bytes());
+        STARTS.prints.each(bytes, u64::MAX, begins, |place, kinds| {
+            for group in [NAMES, HEADERS] {
+                others |= if kinds & group == 0 { 0 } else { group };
             }
+            look(&mut held, bytes, place, kinds & !(NAMES | HEADERS));
+            !others
         });
-        Self { held, named }
+        Self {
+            held,
+            named: others & NAMES != 0,
+            headed: others & HEADERS != 0,
+        }
     }
 
     /// Whether a key of a form may be there.
@@ -254,10 +291,15 @@ impl Places {
         let text = if form.how == How::Parts {
             by_hand(text, next_jwt, seen)?
         } else {
-            let next = |text: &str, from: usize| match form.how {
-                How::Within => form.next_around(text, from, &mut places),
-                _ => places.find(|start| *start >= from),
+            let [any, plain] = form.reach;
+            let reach = if text.is_ascii() { plain } else { any };
+            let mut next = |text: &str, from: usize| match form.how {
+                How::Within => form.next_around(text, reach, from, &mut places),
+                _ => form.next_leading(text, from, &mut places),
             };
+            if next(&text, 0).is_none() {
+                return Ok(text); // its pattern is not even compiled
+            }
             let seen = |found: &Found<'_>| seen(found.text(), found.start(), found.end());
             form.pattern.try_replaced_at(text, next, seen)?
         };
@@ -292,15 +334,13 @@ impl Places {
 /// them is quicker without this in it.
 #[inline(never)]
 fn look(held: &mut [Vec<usize>], text: &[u8], place: usize, kinds: u64) {
-    let mut kinds = kinds;
-    while kinds != 0 {
-        let kind = usize::try_from(kinds.trailing_zeros()).unwrap_or(0);
-        kinds &= kinds - 1;
-        for form in STARTS.forms.get(kind).into_iter().flatten() {
-            if let (Some(form), Some(held)) = (ISSUERS.get(*form), held.get_mut(*form)) {
-                held.extend(form.head.fits(text, place).then_some(place));
-            }
+    let mut forms = STARTS.forms(text, place, kinds);
+    while forms != 0 {
+        let form = usize::try_from(forms.trailing_zeros()).ok();
+        if let Some(held) = form.and_then(|form| held.get_mut(form)) {
+            held.push(place);
         }
+        forms &= forms - 1;
     }
 }
 

@@ -24,10 +24,13 @@ const PASSWORD: (usize, usize) = (3, 200); // characters of a password
 const SCHEMES: [&[u8]; 4] = [b"bearer", b"basic", b"token", b"bot"]; // before a header's value
 const VALUE: usize = 8; // characters of a header's value, at least
 
+/// With which the name of a header begins.
+pub const HEADER_PARTS: [&str; 2] = ["aut", "bea"];
 static HEADERS: LazyLock<Prints> = LazyLock::new(|| {
     let mut prints = Prints::default();
-    prints.add_word(0, b"aut");
-    prints.add_word(0, b"bea");
+    for (kind, part) in HEADER_PARTS.iter().enumerate() {
+        prints.add_word(kind, part.as_bytes());
+    }
     prints
 });
 

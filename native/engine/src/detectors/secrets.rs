@@ -50,6 +50,29 @@ static ABOUT: Pattern = LazyLock::new(|| {
     )
 });
 
+/// Its words at the end; the other one is "vault".
+const ABOUT_ENDS: [&[u8]; 19] = [
+    b"id",
+    b"ids",
+    b"name",
+    b"names",
+    b"file",
+    b"url",
+    b"uri",
+    b"size",
+    b"length",
+    b"path",
+    b"alias",
+    b"type",
+    b"str",
+    b"chars",
+    b"st",
+    b"var",
+    b"vars",
+    b"variable",
+    b"secrets",
+];
+
 /// What replaces a text, where a secret was found in it.
 #[must_use]
 pub fn mask(value: &Value<'_>, most: usize) -> Option<Found> {
@@ -84,7 +107,8 @@ fn redacted<'t>(given: Cow<'t, str>, kinds: &mut Kinds) -> Read<'t> {
             text = issuers.replaced(form, text, |found| issued(found, form.kind, kinds))?;
         }
     }
-    places(text, issuers.named, before, kinds)
+    let named = issuers.named || kinds.count > before; // a label may hold a name
+    places(text, named, issuers.headed, kinds)
 }
 
 /// Private keys.
@@ -113,9 +137,10 @@ fn issued(found: &str, kind: &'static str, kinds: &mut Kinds) -> Result<Option<S
     is_varied(found).then(|| kinds.put(kind, "")).transpose()
 }
 
-/// Secrets known by their place: what is said of them. `named` where a part of a name stood there when so much was
-/// found as `before`: a label may hold one, too.
-fn places<'t>(given: Cow<'t, str>, named: bool, before: usize, kinds: &mut Kinds) -> Read<'t> {
+/// Secrets known by their place: what is said of them. `named` where a part of a name may stand there, `headed` where
+/// a header may begin.
+fn places<'t>(given: Cow<'t, str>, named: bool, headed: bool, kinds: &mut Kinds) -> Read<'t> {
+    let before = kinds.count;
     let mut text = given;
     let holds = |text: &str, part: &str| memmem::find(text.as_bytes(), part.as_bytes()).is_some();
     let says_who = |text: &str| {
@@ -123,7 +148,7 @@ fn places<'t>(given: Cow<'t, str>, named: bool, before: usize, kinds: &mut Kinds
         holds_word(bytes, b"authorization", 7) || holds_word(bytes, b"bearer", 0)
     };
     let has_names = text.is_ascii() || may_have_names(&text);
-    let has_header = says_who(&text);
+    let has_header = headed && says_who(&text);
     if holds(&text, "://") && text.as_bytes().contains(&b'@') {
         text = users_of_urls(text, kinds)?;
     }
@@ -264,24 +289,42 @@ fn kind_of(found: &Named<'_>, value: &str) -> Option<&'static str> {
         return None;
     }
     let begins = |starts: &[&str]| starts.iter().any(|start| begins_with(found.name, start));
-    let secret = if begins(&["pass", "pw", "secret"]) {
+    let is_pass = begins(&["pass", "pw"]);
+    let secret = if is_pass || begins(&["secret"]) {
         is_password(value, found.quoted)
     } else {
         is_random(value, if found.quoted { 3.0 } else { 3.2 })
     };
-    let kind = if begins(&["pass", "pw"]) {
-        "PASSWORD"
-    } else {
-        "SECRET"
-    };
-    secret.then_some(kind)
+    secret.then_some(if is_pass { "PASSWORD" } else { "SECRET" })
 }
 
 /// Whether the word of a name goes on so that it speaks of a secret and holds none, or is another word.
 fn speaks_of_it(found: &Named<'_>) -> bool {
     let goes_on = matches!(found.rest.as_bytes(), [b'a'..=b'z', b'a'..=b'z', ..]);
-    let is_short = SHORT.iter().any(|name| found.name.to_lowercase() == *name);
-    (goes_on && is_short) || ABOUT.is_in(found.rest)
+    (goes_on && is_short(found.name)) || is_about(found.rest)
+}
+
+/// Whether a name is one of those that begin other words, too.
+fn is_short(name: &str) -> bool {
+    if name.is_ascii() {
+        return SHORT.iter().any(|short| short.eq_ignore_ascii_case(name));
+    }
+    SHORT.contains(&&*name.to_lowercase())
+}
+
+/// Whether the rest of a name's word says that it speaks of a secret.
+fn is_about(rest: &str) -> bool {
+    if !rest.is_ascii() {
+        return ABOUT.is_in(rest);
+    }
+    let bytes = rest.as_bytes();
+    let ends = |word: &&[u8]| {
+        let start = bytes.len().checked_sub(word.len());
+        start
+            .and_then(|start| bytes.get(start..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(word))
+    };
+    ABOUT_ENDS.iter().any(ends) || holds_word(bytes, b"vault", 0)
 }
 
 /// Whether a name begins with a word in lower case, as `str.lower` of Python sees it.
@@ -295,9 +338,24 @@ fn begins_with(name: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::mask;
+    use super::{is_about, mask, ABOUT};
     use crate::detectors::finds::MOST;
+    use crate::detectors::reading::mixed;
     use crate::value::Value;
+
+    #[test]
+    fn what_a_name_says_of_a_secret_is_read_as_the_pattern_reads_it() {
+        let pieces = [
+            "id", "Names", "URL", "st", "str", "var", "vault", "VAULT", "variable", "secrets", "x",
+            "_", ".", "-", "s",
+        ];
+        let texts = (0..4_000).map(|seed| mixed(&pieces, seed, 3));
+        let about = texts.filter(|text| {
+            assert_eq!(is_about(text), ABOUT.is_in(text), "{text:?}");
+            is_about(text)
+        });
+        assert!((500..3_900).contains(&about.count()));
+    }
 
     #[test]
     fn secrets_are_masked_and_what_speaks_of_them_is_not() {

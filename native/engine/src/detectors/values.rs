@@ -20,6 +20,18 @@ const PARTS: usize = 11; // of a name in code, at most
 const ASCII: usize = 128;
 const SHORT: u32 = 64; // characters of a value
 const END: usize = 24; // characters of a key that are to be varied
+const CALLED: usize = 80; // characters of a name after its first
+const REFERRED: [&str; 9] = [
+    "os.",
+    "process.",
+    "config.",
+    "settings.",
+    "self.",
+    "this.",
+    "env.",
+    "http:",
+    "https:",
+];
 const FEW: usize = 4; // different characters: they carry two bits each
 
 static PLACEHOLDER: LazyLock<Rx> = LazyLock::new(|| {
@@ -156,20 +168,19 @@ fn begins_placeholder(text: &[u8]) -> bool {
         || after(b"<").is_some_and(closed)
 }
 
+/// Whether a value begins as the pattern of references says.
 fn is_reference(value: &str) -> bool {
     if !value.is_ascii() {
         return REFERENCE.begins(value);
     }
-    let first = value.bytes().next();
-    match first {
-        Some(b'%' | b'@' | b'&' | b'<' | b'{' | b'(' | b'[' | b'/' | b'$' | b'.') => {
-            REFERENCE.begins(value)
-        }
-        Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => {
+    match value.as_bytes() {
+        [b'%' | b'@' | b'&' | b'<' | b'{' | b'(' | b'[' | b'/', ..] | [b'.', b'/', ..] => true,
+        [b'$', next, ..] => next.is_ascii_alphanumeric() || matches!(next, b'_' | b'{' | b'('),
+        [b'A'..=b'Z' | b'a'..=b'z' | b'_', rest @ ..] => {
             let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-            let ends = value.bytes().find(|byte| !of_name(byte));
-            let may_begin = matches!(ends, Some(b'(' | b'[' | b':')) || value.contains('.');
-            may_begin && REFERENCE.begins(value)
+            let size = rest.iter().position(|byte| !of_name(byte));
+            let calls = |size: usize| size <= CALLED && matches!(rest.get(size), Some(b'(' | b'['));
+            size.is_some_and(calls) || REFERRED.iter().any(|start| value.starts_with(start))
         }
         _ => false,
     }
@@ -190,16 +201,18 @@ fn is_code_name(value: &str) -> bool {
 /// True of what may be a password: written out, and neither a word, a type nor a name in code.
 #[must_use]
 pub fn is_password(value: &str, quoted: bool) -> bool {
-    if !has_different(value, FEW) || !is_written_out(value) {
+    let size = value.chars().count();
+    let is_quoted = quoted && size >= 6;
+    let is_one = is_quoted || (size >= 8 && !value.contains(' ') && has_letters_and_digits(value));
+    if !is_one || !has_different(value, FEW) || !is_written_out(value) {
         return false;
     }
-    let size = value.chars().count();
-    if quoted && size >= 6 {
-        return !is_code_name(value) || is_random(value, 3.0);
-    }
-    size >= 8
-        && !value.contains(' ')
-        && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+    !is_quoted || !is_code_name(value) || is_random(value, 3.0)
+}
+
+/// Whether a letter of ASCII stands in a value, and a digit of any script.
+fn has_letters_and_digits(value: &str) -> bool {
+    value.bytes().any(|byte| byte.is_ascii_alphabetic())
         && (value.bytes().any(|byte| byte.is_ascii_digit())
             || (!value.is_ascii() && DIGIT.is_in(value)))
 }

@@ -53,11 +53,12 @@ pub fn prefix(node: &Node) -> Option<String> {
     (begins.chars().nth(1).is_some()).then_some(begins)
 }
 
-/// How many bytes a tree reads, at least and at most.
+/// How many bytes a tree reads, at least and at most; `wide` where characters beyond ASCII may stand among them.
 #[must_use]
-pub fn reach(node: &Node) -> (usize, usize) {
+pub fn reach(node: &Node, wide: bool) -> (usize, usize) {
+    let reach = |node: &Node| reach(node, wide);
     match node {
-        Node::One(set) => (1, if set.is_wide() { WIDEST } else { 1 }),
+        Node::One(set) => (1, if wide && set.is_wide() { WIDEST } else { 1 }),
         Node::Seq(items) => items
             .iter()
             .map(reach)
@@ -79,6 +80,23 @@ pub fn reach(node: &Node) -> (usize, usize) {
         Node::Group(_, item) => reach(item),
         Node::Look { .. } | Node::At(_) => (0, 0),
         Node::Again(_) => (0, usize::MAX),
+    }
+}
+
+/// Which bytes may end what a tree reads; any where it may read nothing.
+#[must_use]
+pub fn last(node: &Node) -> Bytes {
+    match node {
+        Node::One(set) => Bytes::of(|byte| {
+            if byte.is_ascii() {
+                set.has_ascii(byte)
+            } else {
+                set.is_wide()
+            }
+        }),
+        Node::Seq(items) => items.last().map_or(Bytes::ANY, last),
+        Node::Repeat { item, least, .. } if *least > 0 => last(item),
+        _ => Bytes::ANY,
     }
 }
 

@@ -18,7 +18,7 @@ use memchr::memmem::{self, Finder};
 use regex::Regex;
 
 use ahead::{after, begin, prefix, whole};
-pub use ahead::{head, reach, HEAD};
+pub use ahead::{head, last, reach, HEAD};
 use parse::parse;
 use program::{first_bytes, Program};
 use run::Run;
