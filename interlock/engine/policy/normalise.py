@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 import re
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ LONGEST: Final = 18  # characters that one becomes at most
 _HEADER: Final = f"interlock-nfkc 1 unicode {UNICODE}"
 _S, _L, _V, _T = 0xAC00, 0x1100, 0x1161, 0x11A7
 _SYLLABLES, _VS, _TS = 11172, 21, 28
+_MARKS: Final = re.compile(b"[^\\0]{2,}")
 _KEPT: Final = 8  # normal forms kept for the next test of the same text
 
 
@@ -72,38 +74,39 @@ def possible(code_point: int) -> bool:
 @functools.lru_cache(maxsize=_KEPT)
 def _normal(text: str) -> str:
     """Each character by itself first, then what joins: NFKC of a whole is NFKC of its parts' NFKC, put together."""
-    table = _table()
     alone = {sign: _alone(sign) for sign in set(text)}
     if any(sign != form for sign, form in alone.items()):
         text = text.translate({ord(sign): form for sign, form in alone.items()})
-    joining = table.joining.intersection(text)
-    return _joining(joining).sub(lambda found: _segment(found.group()), text) if joining else text
+    joining = _table().joining.intersection("".join(alone.values()))
+    if not joining:
+        return text
+    pieces = _joining(joining).split(text)  # each second one is a run that joins
+    forms = {piece: _segment(piece) for piece in set(pieces[1::2])}
+    pieces[1::2] = map(forms.__getitem__, pieces[1::2])
+    return "".join(pieces)
 
 
 @functools.lru_cache(maxsize=4096)
 def _alone(sign: str) -> str:
-    return sign if sign.isascii() else _composed(_ordered(_decomposed(sign)))
+    return sign if sign.isascii() else _segment(sign)
 
 
 @functools.lru_cache(maxsize=64)
 def _joining(signs: frozenset[str]) -> re.Pattern[str]:
     """Runs of characters that join, each with the one before it, which they may join."""
     held = "".join(rf"\U{ord(sign):08x}" for sign in sorted(signs))
-    return re.compile(f"[^{held}]?[{held}]+")
-
-
-@functools.lru_cache(maxsize=2048)
-def _short(segment: str) -> str:
-    return _composed(_ordered(_decomposed(segment)))
+    return re.compile(f"([^{held}]?[{held}]+)")
 
 
 def _segment(text: str) -> str:
-    return _short(text) if len(text) <= 8 else _composed(_ordered(_decomposed(text)))
+    return _composed(*_ordered(_decomposed(text)))
 
 
 def _decomposed(text: str) -> list[int]:
     parts = {sign: _parts(ord(sign)) for sign in set(text)}
-    return [code for sign in text for code in parts[sign]]
+    if all(part == (ord(sign),) for sign, part in parts.items()):
+        return list(map(ord, text))
+    return list(itertools.chain.from_iterable(map(parts.__getitem__, text)))
 
 
 def _parts(code: int) -> tuple[int, ...]:
@@ -116,38 +119,42 @@ def _parts(code: int) -> tuple[int, ...]:
     return tuple(part for part in whole if part not in table.stripped)
 
 
-def _ordered(codes: list[int]) -> list[int]:
-    """Canonical ordering: each run of combining characters by its class, otherwise as it stood."""
+def _ordered(codes: list[int]) -> tuple[list[int], bytearray]:
+    """Canonical ordering: each run of combining characters by its class, otherwise as it stood; with the classes."""
     known = _table().classes
-    classes = [known.get(code, 0) for code in codes]
-    start = 0
-    while start < len(codes):
-        end = start + 1
-        if classes[start]:
-            while end < len(codes) and classes[end]:
-                end += 1
-            codes[start:end] = sorted(codes[start:end], key=known.__getitem__)
-        start = end
-    return codes
+    classes = bytes(map({code: known.get(code, 0) for code in set(codes)}.__getitem__, codes))
+    ordered = bytearray(classes)
+    for marks in _MARKS.finditer(classes):
+        run, at = marks.group(), slice(*marks.span())
+        if run.count(run[0]) < len(run):
+            codes[at] = sorted(codes[at], key=known.__getitem__)
+            ordered[at] = sorted(run)
+    return codes, ordered
 
 
-def _composed(codes: list[int]) -> str:
+def _composed(codes: list[int], classes: bytearray) -> str:
     """Canonical composition: each character with the last starter, where nothing between them blocks it."""
-    known = _table().classes
     out: list[int] = []
     starter, last_class = -1, -1  # where the last starter stands in `out`; the class of what was kept after it
-    for code in codes:
-        own = known.get(code, 0)
+    at, end = 0, len(codes)
+    while at < end:
+        code, own = codes[at], classes[at]
+        at += 1
         if starter >= 0 and (last_class < own or last_class == -1):
             pair = _pair(out[starter], code)
             if pair is not None:
                 out[starter] = pair
                 continue
-        if own == 0:
-            starter, last_class = len(out), -1
-        else:
-            last_class = own
         out.append(code)
+        if own == 0:
+            starter, last_class = len(out) - 1, -1
+            continue
+        last_class = own
+        if at < end and classes[at] == own:  # all that follow of its class are blocked as well
+            marked = classes.find(0, at)
+            past = classes.rfind(own, at, end if marked < 0 else marked) + 1
+            out += codes[at:past]
+            at = past
     return "".join(map(chr, out))
 
 
