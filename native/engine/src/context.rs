@@ -7,6 +7,7 @@ use crate::analysis::intents::intents;
 use crate::detectors::egress::hosts_of_call;
 use crate::detectors::hosts::{normal_host, NoHost};
 use crate::detectors::indicator::{Kind, Named};
+use crate::detectors::together::Together;
 use crate::touched::leading;
 use crate::value::Event;
 
@@ -25,6 +26,7 @@ pub struct Context<'e, 'a> {
     public: OnceCell<Named>,
     servers: OnceCell<Named>,
     packages: OnceCell<Named>,
+    together: OnceCell<Option<Together>>,
 }
 
 /// The hosts that a call leads to, up to the first that cannot be read.
@@ -49,6 +51,7 @@ impl<'e, 'a> Context<'e, 'a> {
             public: OnceCell::new(),
             servers: OnceCell::new(),
             packages: OnceCell::new(),
+            together: OnceCell::new(),
         }
     }
 
@@ -60,6 +63,12 @@ impl<'e, 'a> Context<'e, 'a> {
     /// The hosts that it leads to, by what its arguments are called and hold, and by what its command does.
     pub fn hosts(&self) -> &Hosts {
         self.hosts.get_or_init(|| self.found_hosts())
+    }
+
+    /// Its texts as one, where there are many.
+    pub fn together(&self) -> Option<&Together> {
+        let together = || Together::of(&self.event.args);
+        self.together.get_or_init(together).as_ref()
     }
 
     /// The indicators of a kind that it names.

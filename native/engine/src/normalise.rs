@@ -16,16 +16,68 @@ const LEADS: (u32, u32) = (0x1100, 19);
 const VOWELS: (u32, u32) = (0x1161, 21);
 const TAILS: (u32, u32) = (0x11a7, 28);
 
+const ROW: usize = 256; // characters whose entries stand together
+
 static NORMAL: LazyLock<Table> = LazyLock::new(Table::read);
 
 #[derive(Default)]
 struct Table {
     stripped: Spans,
-    classes: HashMap<u32, u8>,
-    decomposed: HashMap<u32, Vec<u32>>,
+    classes: Rows<u8>,
+    parts: Vec<u32>,
+    decomposed: Rows<(u32, u32)>, // where the parts stand that a character is taken apart into, and how many
     composed: HashMap<(u32, u32), u32>,
+    joined: Spans,   // characters that are put together with one before them
     changing: Spans, // of characters that may change
 }
+
+/// An entry for each character; rows without any are not kept.
+#[derive(Default)]
+struct Rows<T> {
+    places: Vec<usize>, // of rows, and one further on; 0 for one that is not kept
+    rows: Vec<Vec<T>>,
+}
+
+impl<T: Copy + Default> Rows<T> {
+    fn of(entries: impl IntoIterator<Item = (u32, T)>) -> Self {
+        let mut all = Self::default();
+        for (code, entry) in entries {
+            let (row, at) = Self::place(code);
+            let rows = all.places.len().max(row + 1);
+            all.places.resize(rows, 0);
+            let Some(place) = all.places.get_mut(row) else {
+                continue;
+            };
+            if *place == 0 {
+                all.rows.push(vec![T::default(); ROW]);
+                *place = all.rows.len();
+            }
+            let entries = all.rows.get_mut(*place - 1);
+            if let Some(held) = entries.and_then(|row| row.get_mut(at)) {
+                *held = entry;
+            }
+        }
+        all
+    }
+
+    fn get(&self, code: u32) -> T {
+        let (row, at) = Self::place(code);
+        let place = self.places.get(row).and_then(|place| place.checked_sub(1));
+        let entries = place.and_then(|place| self.rows.get(place));
+        entries
+            .and_then(|row| row.get(at))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn place(code: u32) -> (usize, usize) {
+        let code = usize::try_from(code).unwrap_or(usize::MAX);
+        (code / ROW, code % ROW)
+    }
+}
+
+/// A character on its way to the normal form, with its class.
+type Part = (u8, u32);
 
 /// Characters: spans that rise, and a bit for each of the first characters.
 #[derive(Default)]
@@ -79,6 +131,7 @@ pub fn normal(text: &str) -> Cow<'_, str> {
     };
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
+    let mut parts = Vec::new();
     loop {
         // those that may change stand behind one that does not by itself
         let head = text.get(copied..next).unwrap_or("");
@@ -88,7 +141,8 @@ pub fn normal(text: &str) -> Cow<'_, str> {
         let rest = text.get(next..).unwrap_or("");
         let size = rest.find(|c| !NORMAL.changing.has(u32::from(c)));
         let end = size.map_or(text.len(), |size| next + size);
-        NORMAL.write(last, text.get(next..end).unwrap_or(""), &mut out);
+        let changing = text.get(next..end).unwrap_or("");
+        NORMAL.write(last, changing, &mut parts, &mut out);
         copied = end;
         let Some(found) = NORMAL.next_changing(text, end) else {
             break;
@@ -102,18 +156,27 @@ pub fn normal(text: &str) -> Cow<'_, str> {
 impl Table {
     fn read() -> Self {
         let mut table = Self::default();
-        let mut stripped = BTreeSet::new();
+        let mut lines = Lines::default();
         for line in TABLE.lines().skip(1) {
-            table.add(line, &mut stripped);
+            lines.add(line);
         }
-        table.stripped = Spans::of(stripped.clone());
-        let joins = table.composed.keys().map(|(_, second)| *second);
+        table.stripped = Spans::of(lines.stripped.clone());
+        let seconds = lines.composed.keys().map(|(_, second)| *second);
         let jamo = (VOWELS.0..VOWELS.0 + VOWELS.1).chain(TAILS.0 + 1..TAILS.0 + TAILS.1);
-        let mut all: BTreeSet<u32> = joins.chain(jamo).collect();
-        all.extend(stripped);
-        all.extend(table.classes.keys());
-        let split = table.decomposed.keys().copied();
-        let changes: Vec<u32> = split.filter(|code| !table.stays(*code, &all)).collect();
+        let joined: BTreeSet<u32> = seconds.chain(jamo).collect();
+        let mut all = lines.stripped;
+        all.extend(&joined);
+        all.extend(lines.classes.iter().map(|(code, _)| code));
+        table.joined = Spans::of(joined);
+        table.classes = Rows::of(lines.classes);
+        table.composed = lines.composed;
+        table.parts = lines.parts;
+        let split: Vec<u32> = lines.decomposed.iter().map(|(code, _)| *code).collect();
+        table.decomposed = Rows::of(lines.decomposed);
+        let changes: Vec<u32> = split
+            .into_iter()
+            .filter(|code| !table.stays(*code, &all))
+            .collect();
         all.extend(changes);
         table.changing = Spans::of(all);
         table
@@ -121,42 +184,14 @@ impl Table {
 
     /// Whether a character is put together again that is taken apart, whatever stands before it.
     fn stays(&self, code: u32, joined: &BTreeSet<u32>) -> bool {
-        let parts = self.decomposed(&[code]);
-        let is_joined = parts.first().is_none_or(|first| joined.contains(first));
-        !is_joined && self.composed(self.ordered(parts)) == [code]
-    }
-
-    fn add(&mut self, line: &str, stripped: &mut BTreeSet<u32>) {
-        let mut words = line.split(' ');
-        let (Some(kind), Some(first)) = (words.next(), words.next()) else {
-            return;
-        };
-        let (low, high) = first.split_once('-').unwrap_or((first, first));
-        let (Some(low), Some(high)) = (hex(low), hex(high)) else {
-            return;
-        };
-        match kind {
-            "S" => stripped.extend(low..=high),
-            "C" => {
-                let class = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-                self.classes.extend((low..=high).map(|code| (code, class)));
-            }
-            "D" => {
-                self.decomposed.insert(low, words.filter_map(hex).collect());
-            }
-            "R" => {
-                let to = words.next().and_then(hex).unwrap_or(low);
-                self.decomposed
-                    .extend((low..=high).map(|code| (code, vec![to + code - low])));
-            }
-            _ => {
-                if let (Some(second), Some(both)) =
-                    (words.next().and_then(hex), words.next().and_then(hex))
-                {
-                    self.composed.insert((low, second), both);
-                }
-            }
-        }
+        let mut parts = Vec::new();
+        self.decompose(code, &mut parts);
+        let is_joined = parts
+            .first()
+            .is_none_or(|(_, first)| joined.contains(first));
+        ordered(&mut parts);
+        self.compose(&mut parts);
+        !is_joined && matches!(parts.as_slice(), [(_, whole)] if *whole == code)
     }
 
     /// The next character from a place on that may change.
@@ -174,82 +209,73 @@ impl Table {
         }
     }
 
-    /// Write the normal form of a character and of those after it that may change.
-    fn write(&self, first: Option<char>, changing: &str, out: &mut String) {
+    /// Write the normal form of a character and of those after it that may change; `parts` is what is written upon.
+    fn write(&self, first: Option<char>, changing: &str, parts: &mut Vec<Part>, out: &mut String) {
         let is_seen = |c: char| !self.stripped.has(u32::from(c));
         if !changing.contains(is_seen) {
             out.extend(first);
             return;
         }
-        let codes: Vec<u32> = first
-            .into_iter()
-            .chain(changing.chars())
-            .map(u32::from)
-            .collect();
-        let codes = self.composed(self.ordered(self.decomposed(&codes)));
-        out.extend(codes.into_iter().filter_map(char::from_u32));
-    }
-
-    fn decomposed(&self, codes: &[u32]) -> Vec<u32> {
-        let mut out = Vec::new();
-        for code in codes.iter().filter(|code| !self.stripped.has(**code)) {
-            if let Some(index) = within(*code, SYLLABLES) {
-                out.push(LEADS.0 + index / (VOWELS.1 * TAILS.1));
-                out.push(VOWELS.0 + index % (VOWELS.1 * TAILS.1) / TAILS.1);
-                out.extend((index % TAILS.1 > 0).then_some(TAILS.0 + index % TAILS.1));
-            } else if let Some(parts) = self.decomposed.get(code) {
-                out.extend(parts);
-            } else {
-                out.push(*code);
-            }
+        parts.clear();
+        for c in first.into_iter().chain(changing.chars()) {
+            self.decompose(u32::from(c), parts);
         }
-        out.retain(|code| !self.stripped.has(*code));
-        out
+        ordered(parts);
+        self.compose(parts);
+        out.extend(parts.iter().filter_map(|(_, code)| char::from_u32(*code)));
     }
 
-    fn class(&self, code: u32) -> u8 {
-        self.classes.get(&code).copied().unwrap_or(0)
-    }
-
-    /// Canonical ordering: each run of combining characters by its class, otherwise as it stood.
-    fn ordered(&self, codes: Vec<u32>) -> Vec<u32> {
-        let mut out: Vec<u32> = Vec::with_capacity(codes.len());
-        let mut run: Vec<u32> = Vec::new();
-        for code in codes {
-            if self.class(code) == 0 {
-                run.sort_by_key(|code| self.class(*code));
-                out.append(&mut run);
-                out.push(code);
-            } else {
-                run.push(code);
-            }
+    /// Add what a character is taken apart into.
+    fn decompose(&self, code: u32, out: &mut Vec<Part>) {
+        if self.stripped.has(code) {
+            return;
         }
-        run.sort_by_key(|code| self.class(*code));
-        out.append(&mut run);
-        out
+        if let Some(index) = within(code, SYLLABLES) {
+            out.push((0, LEADS.0 + index / (VOWELS.1 * TAILS.1)));
+            out.push((0, VOWELS.0 + index % (VOWELS.1 * TAILS.1) / TAILS.1));
+            out.extend((index % TAILS.1 > 0).then_some((0, TAILS.0 + index % TAILS.1)));
+            return;
+        }
+        let (start, count) = self.decomposed.get(code);
+        if count == 0 {
+            out.push((self.classes.get(code), code));
+            return;
+        }
+        let range = usize::try_from(start).ok().zip(usize::try_from(count).ok());
+        let parts = range.and_then(|(start, count)| self.parts.get(start..start + count));
+        let seen = parts
+            .unwrap_or_default()
+            .iter()
+            .filter(|code| !self.stripped.has(**code));
+        out.extend(seen.map(|code| (self.classes.get(*code), *code)));
     }
 
-    fn composed(&self, codes: Vec<u32>) -> Vec<u32> {
-        let mut out: Vec<u32> = Vec::new();
+    /// Put together what joins, in place.
+    fn compose(&self, parts: &mut Vec<Part>) {
+        let mut kept = 0;
         let mut starter: Option<usize> = None;
         let mut last_class: Option<u8> = None; // of what was kept after the starter
-        for code in codes {
-            let own = self.class(code);
-            let held = starter.and_then(|at| out.get_mut(at));
-            if let Some(first) = held.filter(|_| last_class.is_none_or(|last| last < own)) {
+        for at in 0..parts.len() {
+            let Some((own, code)) = parts.get(at).copied() else {
+                break;
+            };
+            let joins = last_class.is_none_or(|last| last < own) && self.joined.has(code);
+            let held = starter.and_then(|at| parts.get_mut(at)).filter(|_| joins);
+            if let Some((_, first)) = held {
                 if let Some(both) = self.pair(*first, code) {
                     *first = both;
                     continue;
                 }
             }
             if own == 0 {
-                (starter, last_class) = (Some(out.len()), None);
+                (starter, last_class) = (Some(kept), None);
             } else {
                 last_class = Some(own);
             }
-            out.push(code);
+            parts.swap(kept, at);
+            kept += 1;
         }
-        out
+        parts.truncate(kept);
     }
 
     fn pair(&self, first: u32, second: u32) -> Option<u32> {
@@ -261,6 +287,64 @@ impl Table {
             return Some(first + tail);
         }
         self.composed.get(&(first, second)).copied()
+    }
+}
+
+/// What the lines of the table say.
+#[derive(Default)]
+struct Lines {
+    stripped: BTreeSet<u32>,
+    classes: Vec<(u32, u8)>,
+    parts: Vec<u32>,
+    decomposed: Vec<(u32, (u32, u32))>,
+    composed: HashMap<(u32, u32), u32>,
+}
+
+impl Lines {
+    fn add(&mut self, line: &str) {
+        let mut words = line.split(' ');
+        let (Some(kind), Some(first)) = (words.next(), words.next()) else {
+            return;
+        };
+        let (low, high) = first.split_once('-').unwrap_or((first, first));
+        let (Some(low), Some(high)) = (hex(low), hex(high)) else {
+            return;
+        };
+        match kind {
+            "S" => self.stripped.extend(low..=high),
+            "C" => {
+                let class = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+                self.classes.extend((low..=high).map(|code| (code, class)));
+            }
+            "D" => self.take_apart(low, words.filter_map(hex)),
+            "R" => {
+                let to = words.next().and_then(hex).unwrap_or(low);
+                (low..=high).for_each(|code| self.take_apart(code, [to + code - low].into_iter()));
+            }
+            _ => {
+                if let (Some(second), Some(both)) =
+                    (words.next().and_then(hex), words.next().and_then(hex))
+                {
+                    self.composed.insert((low, second), both);
+                }
+            }
+        }
+    }
+
+    fn take_apart(&mut self, code: u32, parts: impl Iterator<Item = u32>) {
+        let start = self.parts.len();
+        self.parts.extend(parts);
+        let count = self.parts.len() - start;
+        if let Some(range) = u32::try_from(start).ok().zip(u32::try_from(count).ok()) {
+            self.decomposed.push((code, range));
+        }
+    }
+}
+
+/// Canonical ordering, in place: each run of combining characters by its class, otherwise as it stood.
+fn ordered(parts: &mut [Part]) {
+    for run in parts.split_mut(|(class, _)| *class == 0) {
+        run.sort_by_key(|(class, _)| *class);
     }
 }
 
@@ -346,18 +430,15 @@ mod tests {
             "\u{ac00}",
         ];
         let whole = |text: &str| {
-            let codes: Vec<u32> = text.chars().map(u32::from).collect();
-            let codes = NORMAL.composed(NORMAL.ordered(NORMAL.decomposed(&codes)));
-            codes
-                .into_iter()
-                .filter_map(char::from_u32)
-                .collect::<String>()
+            let mut out = String::new();
+            NORMAL.write(None, text, &mut Vec::new(), &mut out);
+            out
         };
         for seed in 0..20_000 {
             let text = mixed(&pieces, seed, 6);
             assert_eq!(normal(&text), whole(&text), "{text:?}");
         }
-        let split = NORMAL.decomposed.keys().copied();
+        let split = (0..=0x3_0000).filter(|code| NORMAL.decomposed.get(*code).1 > 0);
         for c in split.chain(0x300..0x370).filter_map(char::from_u32) {
             let text = format!("{c}a{c}\u{301}각{c}");
             assert_eq!(normal(&text), whole(&text), "{text:?}");

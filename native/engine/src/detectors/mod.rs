@@ -18,6 +18,7 @@ pub mod pii;
 pub(crate) mod reading;
 pub mod secrets;
 pub mod texts;
+pub mod together;
 pub mod urls;
 mod values;
 pub mod walk;
@@ -32,6 +33,7 @@ use crate::detectors::finds::MOST;
 use crate::edits::Edit;
 use crate::matching::Unjudged;
 use crate::plan::Verdict;
+use crate::value::Value;
 
 /// What a detector says of an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,12 +151,11 @@ impl Detector {
         match self {
             Self::Egress(allowed) => egress::judge(allowed, context.event),
             Self::Indicator(digests) => indicator::judge(digests, context),
-            Self::Pii { emails, finds } => Ok(walk::mask(context, "pii_redaction", &|value| {
-                pii::mask(value, *emails, *finds)
-            })),
-            Self::Secrets { finds } => Ok(walk::mask(context, "secrets", &|value| {
-                secrets::mask(value, *finds)
-            })),
+            Self::Pii { emails, finds } => {
+                let find = |value: &Value<'_>, most| pii::mask(value, *emails, most);
+                Ok(walk::mask(context, "pii_redaction", *finds, &find))
+            }
+            Self::Secrets { finds } => Ok(walk::mask(context, "secrets", *finds, &secrets::mask)),
             Self::PrivateNetwork {
                 metadata_only,
                 allowed,
@@ -226,7 +227,17 @@ impl TextTest {
                 "an argument that is to hold a plain name holds shell syntax",
             ),
         };
-        outgoing::first(context, name, reason, &|key, text| self.holds(key, text))
+        outgoing::first(context, name, reason, self.reads_many(), &|key, text| {
+            self.holds(key, text)
+        })
+    }
+
+    /// Whether it holds of many texts together where it holds of one of them, and hardly elsewhere.
+    fn reads_many(&self) -> bool {
+        matches!(
+            self,
+            Self::Hidden | Self::Escapes | Self::Marks | Self::Phrases
+        )
     }
 
     fn holds(&self, key: &str, text: &str) -> bool {

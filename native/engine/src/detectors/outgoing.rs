@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::detectors::addresses::{is_public, CLOUD_METADATA};
 use crate::detectors::hosts::head;
 use crate::detectors::indicator::hosts_of;
+use crate::detectors::together::Loud;
 use crate::detectors::urls;
 use crate::detectors::walk::texts;
 use crate::detectors::Said;
@@ -29,16 +30,21 @@ static IMAGE: LazyLock<Rx> = LazyLock::new(|| {
     )
 });
 
-/// The block of the first text of which a test holds.
+/// The block of the first text of which a test holds; `together`, where many are asked of at once.
 pub fn first(
     context: &Context<'_, '_>,
     policy_id: &'static str,
     reason: &str,
+    together: bool,
     holds: &dyn Fn(&str, &str) -> bool,
 ) -> Option<Said> {
+    let mut loud = match context.together().filter(|_| together) {
+        Some(many) => Some(many.loud(&|text| holds("", text))?),
+        None => None,
+    };
     let mut said = None;
     texts(&context.event.args, &mut |place, key, text| {
-        if holds(key, text) {
+        if loud.as_mut().is_none_or(Loud::next_may) && holds(key, text) {
             said = Some(block(policy_id, reason, place.path()));
         }
         said.is_none()

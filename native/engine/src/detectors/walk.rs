@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::context::Context;
 use crate::detectors::reading::hides_within;
+use crate::detectors::together::Loud;
 use crate::detectors::Said;
 use crate::edits::Edit;
 use crate::plan::Verdict;
@@ -112,12 +113,20 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().filter(|c| !hidden(*c)).collect())
 }
 
+/// What replaces a value, where something is found in it; it is told up to how many finds are masked one by one.
+pub type Find<'f> = &'f dyn Fn(&Value<'_>, usize) -> Option<Found>;
+
 /// The rewrite that masks what `find` finds in an event's values, or nothing where it finds nothing.
 pub fn mask(
     context: &Context<'_, '_>,
     policy_id: &'static str,
-    find: &dyn Fn(&Value<'_>) -> Option<Found>,
+    most: usize,
+    find: Find<'_>,
 ) -> Option<Said> {
+    let loud = match context.together() {
+        Some(many) => Some(many.loud(&|text| find(&Value::Str(text.into()), 0).is_some())?),
+        None => None,
+    };
     let event = context.event;
     let wrapped = event.phase == Phase::Result && context.wrapped;
     let step = if wrapped {
@@ -131,10 +140,15 @@ pub fn mask(
         .get(RESULT)
         .filter(|_| wrapped)
         .unwrap_or(&event.args);
-    let mut seen = Vec::new();
-    let edit = masked(whole, &root, find, &mut seen)?;
+    let mut mask = Mask {
+        find,
+        most,
+        loud,
+        seen: Vec::new(),
+    };
+    let edit = mask.masked(whole, &root)?;
     let mut kinds: Vec<&str> = Vec::new();
-    for (_, kind) in &seen {
+    for (_, kind) in &mask.seen {
         if !kinds.contains(&kind.as_str()) {
             kinds.push(kind);
         }
@@ -143,44 +157,53 @@ pub fn mask(
         verdict: Verdict::Modify,
         reason: format!("masked {}", kinds.join(", ")),
         policy_id,
-        attributed_to: seen.into_iter().next().map(|(path, _)| path),
+        attributed_to: mask.seen.into_iter().next().map(|(path, _)| path),
         edit: Some(edit),
     })
 }
 
-fn masked(
-    value: &Value<'_>,
-    place: &Place<'_>,
-    find: &dyn Fn(&Value<'_>) -> Option<Found>,
-    seen: &mut Vec<(String, String)>,
-) -> Option<Edit> {
-    let mut edits = Vec::new();
-    match value {
-        Value::Map(pairs) => {
-            for (at, (name, item)) in pairs.iter().enumerate() {
-                let below = Place {
-                    above: Some(place),
-                    step: Step::Key(name),
-                };
-                edits.extend(masked(item, &below, find, seen).map(|edit| (at, edit)));
+/// A mask at work: where it found something, and the kinds.
+struct Mask<'m> {
+    find: Find<'m>,
+    most: usize,
+    loud: Option<Loud>,
+    seen: Vec<(String, String)>,
+}
+
+impl Mask<'_> {
+    fn masked(&mut self, value: &Value<'_>, place: &Place<'_>) -> Option<Edit> {
+        let mut edits = Vec::new();
+        match value {
+            Value::Map(pairs) => {
+                for (at, (name, item)) in pairs.iter().enumerate() {
+                    let below = Place {
+                        above: Some(place),
+                        step: Step::Key(name),
+                    };
+                    edits.extend(self.masked(item, &below).map(|edit| (at, edit)));
+                }
+            }
+            Value::List(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    let below = Place {
+                        above: Some(place),
+                        step: Step::Index(at),
+                    };
+                    edits.extend(self.masked(item, &below).map(|edit| (at, edit)));
+                }
+            }
+            _ => {
+                let loud = self.loud.as_mut().filter(|_| value.as_str().is_some());
+                if loud.is_some_and(|loud| !loud.next_may()) {
+                    return None;
+                }
+                let (text, kinds) = (self.find)(value, self.most)?;
+                self.seen.push((place.path(), kinds));
+                return Some(Edit::Text(text));
             }
         }
-        Value::List(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let below = Place {
-                    above: Some(place),
-                    step: Step::Index(at),
-                };
-                edits.extend(masked(item, &below, find, seen).map(|edit| (at, edit)));
-            }
-        }
-        _ => {
-            let (text, kinds) = find(value)?;
-            seen.push((place.path(), kinds));
-            return Some(Edit::Text(text));
-        }
+        (!edits.is_empty()).then_some(Edit::Within(edits))
     }
-    (!edits.is_empty()).then_some(Edit::Within(edits))
 }
 
 #[cfg(test)]
