@@ -301,6 +301,9 @@ def plain(value: object) -> object:
 
     Any other value is returned as it is; containers are not looked into. Raises: whatever the object's own text does.
     """
+    kind = type(value)
+    if kind in _PLAIN or kind is int or kind is float:  # most values, without a look at what has been imported
+        return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, _of("decimal", "Decimal")):
