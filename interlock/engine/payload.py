@@ -22,6 +22,7 @@ __all__ = [
     "FrozenDict",
     "FrozenList",
     "FrozenSet",
+    "GivenResult",
     "exact_text",
     "frozen",
     "frozen_mapping",
@@ -59,6 +60,15 @@ class FrozenDict(dict[Any, Any]):
 
 class _Wrapped(FrozenDict):
     """The arguments of a result event whose result was no mapping: it stands under the key "result"."""
+
+    __slots__ = ()
+
+
+class GivenResult(_Wrapped):
+    """The same before it is copied: under the key "result" stands the tool's own object.
+
+    It is for whoever reads the result at once and keeps nothing of it; `frozen_mapping` makes the copy.
+    """
 
     __slots__ = ()
 
@@ -205,6 +215,8 @@ def _is_still(judged: object, now: object) -> bool:
 
 def frozen_mapping(args: Mapping[str, object]) -> Mapping[str, object]:
     """Read-only arguments; those that are frozen already are returned as they are. Raises: NotCanonical."""
+    if isinstance(args, GivenResult):
+        return result_args(args[RESULT_KEY])
     if isinstance(args, FrozenDict):
         return args
     pairs = args.items() if type(args) is dict else _pairs(args)

@@ -21,7 +21,7 @@ from interlock.engine.decision import Decision, Verdict
 from interlock.engine.evaluate import Outcome, unreadable
 from interlock.engine.event import Origin, Phase, SensorEvent, event_of, with_args
 from interlock.engine.mutex import Mutex
-from interlock.engine.payload import frozen_mapping, result_of, unchanged
+from interlock.engine.payload import GivenResult, frozen_mapping, result_of, unchanged
 from interlock.engine.policy.model import Policy
 from interlock.engine.record import receipt_of
 from interlock.engine.refusals import (
@@ -45,6 +45,7 @@ Origins = Iterable[Origin | str] | Mapping[str, str | Iterable[str]]
 
 _NO_RULES: Final = Policy((), "")
 _COUNTING: Final = Mutex()
+_AS_GIVEN: Final = (dict, GivenResult)  # arguments that an evaluator may read without a copy
 # how a decision ends where a host, and not this process, acts on it; a verdict that is not here is refused
 _HANDED_OVER: Final[Mapping[object, Ending]] = {
     Verdict.ALLOW: "proceeded",
@@ -282,7 +283,7 @@ def _judged(guard: Installed, event: SensorEvent, watched: bool) -> tuple[Outcom
             return _out_of_scope(event, e), policy, epoch, None
     encoded: bytes | None = None
     try:
-        if watched or type(event.args) is not dict:
+        if watched or type(event.args) not in _AS_GIVEN:
             event = _frozen(event)
         if watched:
             encoded = encode(event.args)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from interlock.base.canonical import NotCanonical
 from interlock.engine.event import PHASES, SensorEvent
-from interlock.engine.payload import FrozenDict, exact_text, result_args
+from interlock.engine.payload import RESULT_KEY, FrozenDict, GivenResult, exact_text, result_args
 
 __all__ = ["checked_args", "checked_event", "checked_name", "checked_result", "checked_text"]
 
@@ -64,9 +64,14 @@ def checked_args(args: object) -> Mapping[str, object]:
 
 
 def checked_result(result: object) -> Mapping[str, object]:
-    """The `args` of a result event; those of an ordinary dict with names for keys are the dict itself."""
+    """The `args` of a result event; those of an ordinary dict with names for keys are the dict itself.
+
+    An ordinary list or tuple is not copied either: whoever judges it knows how to read it.
+    """
     if type(result) is dict and all(type(key) is str for key in result):
         return result
+    if type(result) is list or type(result) is tuple:
+        return GivenResult({RESULT_KEY: result})
     try:
         return result_args(result)
     except Exception as e:  # noqa: BLE001 - NotCanonical, or whatever a value of the tool's own raises when it is read

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::plan::guarded;
-use crate::read::{borrowed, Reader};
+use crate::read::Reader;
 
 /// Name, effect, target, scope, program, attribution, and whether it can be undone.
 type Row = (String, String, String, String, String, String, bool);
@@ -21,9 +21,9 @@ type Row = (String, String, String, String, String, String, bool);
 #[pyfunction]
 #[pyo3(signature = (action, args, cwd=None))]
 pub fn intents(action: &str, args: &Bound<'_, PyDict>, cwd: Option<&str>) -> PyResult<Vec<Row>> {
-    let pairs = Reader::new(args.py(), &[]).map(args, 0);
-    let values = pairs.as_deref().and_then(borrowed);
-    let values = values.ok_or_else(|| {
+    let mut reader = Reader::new(args.py(), &[]);
+    let read = reader.map(args, 0);
+    let values = read.and_then(|()| reader.value()).ok_or_else(|| {
         PyTypeError::new_err("the native engine cannot represent these arguments")
     })?;
     let event = Event {

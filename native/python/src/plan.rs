@@ -20,7 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::heap::give_back;
-use crate::read::{borrowed, edited, Reader};
+use crate::read::{edited, Reader};
 
 const ALONE: usize = 1 << 14; // bytes of text from which on other threads may run meanwhile
 const LONG: usize = 4; // portions of a plan from which on a thread of its own compiles it
@@ -53,7 +53,7 @@ pub struct Plan {
 impl Plan {
     /// `json` is the plan, in portions: one long piece would hold up other threads where it is made. `decisions` has a
     /// Decision for each of its rules (None where it depends on the event); then come the read-only subclasses of dict
-    /// and list, and the one for a result that was no mapping.
+    /// and list, and the one for a result that was no mapping; a class below that holds one that is no copy.
     /// Raises: `BadPlan`, Panicked.
     #[new]
     #[allow(clippy::needless_pass_by_value)] // a list of Python's is read into one of our own
@@ -83,7 +83,8 @@ impl Plan {
     /// What the rules at the positions from `lo` up to `hi` say of an event: None where none says anything, else a
     /// list of (position, Decision) or of (position, (verdict, reason, policy id, attribution, changes)).
     /// `NotImplemented` where the event holds what the native engine cannot judge, or so much text that other threads
-    /// may run meanwhile, in containers that they may change: whoever asked asks again of a copy. A tuple of paths where
+    /// may run meanwhile, in containers that they changed or of which something is said: whoever asked asks again of a
+    /// copy. A tuple of paths where
     /// rules have to know where they lead: whoever asked asks again, with `links` from each of them to its place.
     /// Raises: Panicked.
     #[pyo3(signature = (lo, hi, stop, action, args, result, principal, cwd, origins, server_pin, links, /))]
@@ -188,15 +189,23 @@ impl Plan {
         let (py, args, result) = (asked.py, asked.args, asked.result);
         let mut reader = Reader::new(py, &self.frozen);
         let [_, _, kind] = &self.frozen;
-        let wrapped = result && args.get_type().is(kind.bind(py));
+        let own = args.get_type();
+        let is_copy = own.is(kind.bind(py));
+        let as_given = result && !is_copy && own.is_subclass(kind.bind(py))?;
+        let wrapped = result && (as_given || is_copy);
         let unable = || Ok(py.NotImplemented().into_bound(py));
-        let Some(dict) = reader.exact::<PyDict>(args) else {
+        let dict = if as_given {
+            args.cast().ok()
+        } else {
+            reader.exact::<PyDict>(args)
+        };
+        let Some(dict) = dict else {
             return unable();
         };
         reader.loose &= result; // the arguments of a call are the door's own dict
-        let Some(pairs) = reader.map(dict, 0) else {
+        if reader.map(dict, 0).is_none() {
             return unable();
-        };
+        }
         let facts = (read_origins(asked.origins), read_links(asked.links));
         let (Ok(origins), Ok(links)) = facts else {
             return unable(); // what they hold is no text
@@ -206,7 +215,7 @@ impl Plan {
             text(asked.principal),
             text(asked.cwd),
             text(asked.server_pin),
-            borrowed(&pairs),
+            reader.value(),
         );
         let (Ok(Some(action)), Ok(principal), Ok(cwd), Ok(pin), Some(values)) = texts else {
             return unable();
@@ -230,14 +239,15 @@ impl Plan {
                 _ => Vec::new(),
             })
         };
-        let said = if reader.size >= ALONE {
-            if reader.loose {
-                return unable(); // another thread might change what is judged, and not what is handed on
-            }
-            py.detach(ask)
-        } else {
-            ask()
-        };
+        let alone = reader.size >= ALONE;
+        let said = if alone { py.detach(ask) } else { ask() };
+        // another thread may have changed what is handed on, and not what was judged
+        if alone
+            && reader.loose
+            && (!matches!(&said, Ok(said) if said.is_empty()) || !self.still(&reader, dict))
+        {
+            return unable();
+        }
         let said = match said {
             Ok(said) => said,
             Err(leading) if leading.is_empty() => return unable(),
@@ -254,6 +264,12 @@ impl Plan {
             .into_iter()
             .map(|opinion| self.told(opinion, dict, whole.as_ref(), result));
         Ok(PyList::new(py, told.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    }
+
+    /// Whether a dict still holds what was read of it.
+    fn still<'py>(&self, read: &Reader<'_, 'py>, dict: &Bound<'py, PyDict>) -> bool {
+        let mut again = Reader::new(dict.py(), &self.frozen);
+        again.map(dict, 0).is_some() && again.is_same(read)
     }
 
     fn told<'py>(

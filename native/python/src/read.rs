@@ -1,6 +1,7 @@
 //! Reads Python values in place: containers are walked, texts are borrowed, nothing is written out as JSON.
 
 use std::borrow::Cow;
+use std::slice::Iter;
 
 use interlock_engine::edits::Edit;
 use interlock_engine::value::Value;
@@ -11,29 +12,33 @@ use pyo3::types::{
 };
 
 const MAX_DEPTH: usize = 200; // containers within each other, as `interlock.base.canonical.MAX_DEPTH`
+const FEW: usize = 16; // values, for which there is room from the start
 
-/// A value while its texts are held, so that they can be borrowed.
-pub enum Held<'py> {
+/// A value, step by step: what a container holds stands behind it.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
     /// None
     Null,
     /// True and False
     Bool(bool),
     /// An int of 64 bits.
     Int(i64),
-    /// A finite float.
-    Float(f64),
-    /// A str.
-    Text(Bound<'py, PyString>),
-    /// A list or a tuple.
-    List(Vec<Held<'py>>),
-    /// A dict.
-    Map(Vec<(Bound<'py, PyString>, Held<'py>)>),
+    /// The bits of a finite float.
+    Float(u64),
+    /// The next of the texts.
+    Text,
+    /// A list or a tuple of so many items.
+    List(usize),
+    /// A dict of so many pairs, a text and a value each.
+    Map(usize),
 }
 
-/// What is read, and how many bytes of text there are in it.
+/// What is read: its texts are held, so that they can be borrowed, and how many bytes they are.
 pub struct Reader<'r, 'py> {
     py: Python<'py>,
     frozen: &'r [Py<PyType>],
+    steps: Vec<Step>,
+    texts: Vec<Bound<'py, PyString>>,
     /// Bytes of text read so far.
     pub size: usize,
     /// Whether a dict or a list was among it that another thread may change.
@@ -46,56 +51,47 @@ impl<'r, 'py> Reader<'r, 'py> {
         Self {
             py,
             frozen,
+            steps: Vec::with_capacity(FEW),
+            texts: Vec::with_capacity(FEW),
             size: 0,
             loose: false,
         }
     }
 
-    /// The value; `None` where the native engine cannot represent it.
-    pub fn read(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> Option<Held<'py>> {
+    /// Read a value; `None` where the native engine cannot represent it.
+    pub fn read(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None; // a text too, as there
         }
         if let Ok(text) = object.cast_exact::<PyString>() {
-            return self.text(text.clone()).map(Held::Text);
-        }
-        if object.is_none() {
-            return Some(Held::Null);
-        }
-        if let Ok(truth) = object.cast_exact::<PyBool>() {
-            return Some(Held::Bool(truth.is_true()));
-        }
-        if let Ok(whole) = object.cast_exact::<PyInt>() {
-            return whole.extract().ok().map(Held::Int);
-        }
-        if let Ok(number) = object.cast_exact::<PyFloat>() {
-            let number = number.value();
-            return number.is_finite().then_some(Held::Float(number));
+            self.steps.push(Step::Text);
+            return self.text(text.clone());
         }
         if let Some(dict) = self.exact::<PyDict>(object) {
-            return self.map(dict, depth).map(Held::Map);
+            return self.map(dict, depth);
         }
-        let items: Vec<Bound<'py, PyAny>> = if let Some(list) = self.exact::<PyList>(object) {
-            list.iter().collect()
-        } else {
-            object.cast_exact::<PyTuple>().ok()?.iter().collect()
-        };
-        let read = items.iter().map(|item| self.read(item, depth + 1));
-        read.collect::<Option<_>>().map(Held::List)
+        if let Some(list) = self.exact::<PyList>(object) {
+            self.steps.push(Step::List(list.len()));
+            return list.iter().try_for_each(|item| self.read(&item, depth + 1));
+        }
+        if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+            self.steps.push(Step::List(tuple.len()));
+            return tuple
+                .iter()
+                .try_for_each(|item| self.read(&item, depth + 1));
+        }
+        self.steps.push(plain(object)?);
+        Some(())
     }
 
-    /// The pairs of a dict.
-    pub fn map(
-        &mut self,
-        dict: &Bound<'py, PyDict>,
-        depth: usize,
-    ) -> Option<Vec<(Bound<'py, PyString>, Held<'py>)>> {
-        let mut pairs = Vec::with_capacity(dict.len());
+    /// Read the pairs of a dict.
+    pub fn map(&mut self, dict: &Bound<'py, PyDict>, depth: usize) -> Option<()> {
+        self.steps.push(Step::Map(dict.len()));
         for (key, value) in dict.iter() {
-            let key = key.cast_into_exact::<PyString>().ok()?;
-            pairs.push((self.text(key)?, self.read(&value, depth + 1)?));
+            self.text(key.cast_into_exact::<PyString>().ok()?)?;
+            self.read(&value, depth + 1)?;
         }
-        Some(pairs)
+        Some(())
     }
 
     /// A dict or a list, of its very type or of one of the read-only ones.
@@ -112,34 +108,68 @@ impl<'r, 'py> Reader<'r, 'py> {
         known.then(|| object.cast::<T>().ok())?
     }
 
-    fn text(&mut self, text: Bound<'py, PyString>) -> Option<Bound<'py, PyString>> {
-        self.size += text.to_str().ok()?.len();
-        Some(text)
+    /// Whether what another reader read are the same values, and the very same texts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let texts = self.texts.iter().zip(&other.texts);
+        self.steps == other.steps
+            && self.texts.len() == other.texts.len()
+            && texts.into_iter().all(|(one, other)| one.is(other))
     }
-}
 
-impl Held<'_> {
-    /// The value, with its texts borrowed; `None` is never seen, for the reader has seen every text.
+    /// The value that was read, with its texts borrowed; `None` is never seen, for the reader has seen every text.
     pub fn value(&self) -> Option<Value<'_>> {
-        Some(match self {
-            Held::Null => Value::Null,
-            Held::Bool(truth) => Value::Bool(*truth),
-            Held::Int(whole) => Value::Int(*whole),
-            Held::Float(number) => Value::Float(*number),
-            Held::Text(text) => Value::Str(Cow::Borrowed(text.to_str().ok()?)),
-            Held::List(items) => Value::List(items.iter().map(Held::value).collect::<Option<_>>()?),
-            Held::Map(pairs) => borrowed(pairs)?,
-        })
+        let (steps, texts) = (&mut self.steps.iter(), &mut self.texts.iter());
+        value(steps, texts)
+    }
+
+    fn text(&mut self, text: Bound<'py, PyString>) -> Option<()> {
+        self.size += text.to_str().ok()?.len();
+        self.texts.push(text);
+        Some(())
     }
 }
 
-/// A mapping, with its texts borrowed.
-pub fn borrowed<'h>(pairs: &'h [(Bound<'_, PyString>, Held<'_>)]) -> Option<Value<'h>> {
-    let mut out = Vec::with_capacity(pairs.len());
-    for (key, value) in pairs {
-        out.push((Cow::Borrowed(key.to_str().ok()?), value.value()?));
+/// What is neither a text nor a container.
+fn plain(object: &Bound<'_, PyAny>) -> Option<Step> {
+    if object.is_none() {
+        return Some(Step::Null);
     }
-    Some(Value::Map(out))
+    if let Ok(whole) = object.cast_exact::<PyInt>() {
+        return whole.extract().ok().map(Step::Int);
+    }
+    if let Ok(truth) = object.cast_exact::<PyBool>() {
+        return Some(Step::Bool(truth.is_true()));
+    }
+    let number = object.cast_exact::<PyFloat>().ok()?.value();
+    number.is_finite().then(|| Step::Float(number.to_bits()))
+}
+
+fn value<'t>(
+    steps: &mut Iter<'t, Step>,
+    texts: &mut Iter<'t, Bound<'_, PyString>>,
+) -> Option<Value<'t>> {
+    Some(match steps.next()? {
+        Step::Null => Value::Null,
+        Step::Bool(truth) => Value::Bool(*truth),
+        Step::Int(whole) => Value::Int(*whole),
+        Step::Float(bits) => Value::Float(f64::from_bits(*bits)),
+        Step::Text => Value::Str(Cow::Borrowed(texts.next()?.to_str().ok()?)),
+        Step::List(count) => {
+            let mut items = Vec::with_capacity(*count);
+            for _ in 0..*count {
+                items.push(value(steps, texts)?);
+            }
+            Value::List(items)
+        }
+        Step::Map(count) => {
+            let mut pairs = Vec::with_capacity(*count);
+            for _ in 0..*count {
+                let key = texts.next()?.to_str().ok()?;
+                pairs.push((Cow::Borrowed(key), value(steps, texts)?));
+            }
+            Value::Map(pairs)
+        }
+    })
 }
 
 /// The changed copy of a Python value; what the edit does not name are the value's own objects.
