@@ -3,6 +3,7 @@
 pub mod addresses;
 pub mod cards;
 pub mod commands;
+mod digits;
 pub mod egress;
 mod finds;
 mod forms;
@@ -15,6 +16,7 @@ mod marked;
 mod named;
 pub mod outgoing;
 pub mod pii;
+mod places;
 pub(crate) mod reading;
 pub mod secrets;
 pub mod texts;

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json};
 
-use crate::detectors::cards::{cards, has_wide_digit, is_card};
+use crate::detectors::cards::{cards, is_card};
+use crate::detectors::digits::has_wide_digit;
 use crate::detectors::finds::{Kinds, TooMany};
 use crate::detectors::ibans::Ibans;
 use crate::detectors::reading::next_byte;

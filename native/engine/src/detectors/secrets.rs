@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use memchr::{memchr2_iter, memmem};
 
 use crate::detectors::finds::{Kinds, TooMany};
-use crate::detectors::forms::{Places, ISSUERS};
+use crate::detectors::forms::ISSUERS;
 use crate::detectors::marked::{next_header, next_key, next_url_user, next_user};
 use crate::detectors::named::{next_named, Named};
+use crate::detectors::places::Places;
 use crate::detectors::reading::holds_word;
 use crate::detectors::values::{is_masked, is_password, is_random, is_varied, is_written_out};
 use crate::detectors::walk::{visible, Found};
