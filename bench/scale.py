@@ -50,7 +50,8 @@ def run() -> Report:
     reached = goals([figures.p50 for figures in found.values()], loads[10_000], pause, listed["file"] / listed["host"])
     name, judge = list(judges.items())[-1]
     loading = ("the load of 10,000 rules", lambda: _guard(10_000))
-    notes = profiles(reached, [(name, lambda: [judge(k) for k in range(500)]), loading, loading])
+    listing = ("the load of a rule of 100,000 files", lambda: _listing("file"))
+    notes = profiles(reached, [(name, lambda: [judge(k) for k in range(500)]), loading, loading, listing])
     lines = [*(Line(*pair) for pair in found.items()), Line("calls during reloads", during)]
     largest = f"{loads[_SIZES[-1]]:.1f} s to load {_SIZES[-1]:,} rules, from {_SIZES[-1] // _A_DOCUMENT} documents"
     lists = (
