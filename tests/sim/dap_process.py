@@ -38,7 +38,7 @@ def build(role: str, folder: Path) -> ASGIApp:
     store = SqliteLeaderStorage(folder / "leader.db")
     leader = Leader(tasks, ring, store, SystemClock())
     to_helper = HttpExchange(TOKEN)
-    driver = Driver(tasks, ring, store, vdaf_of, SystemClock(), os.urandom, to_helper, job_size=3)
+    driver = Driver(tasks, ring, store, vdaf_of, SystemClock(), os.urandom, to_helper, job_size=3, owner="leader")
     return leader_app(leader, driver, members=NoNames(tokens), collectors=tokens, drive_every_s=0.05, close=store.close)
 
 
