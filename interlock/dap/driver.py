@@ -187,17 +187,18 @@ class Driver:
     # aggregation
 
     def _order(self, task: Task) -> JobOrder:
-        now_us, filling = self._clock.now_us(), self._filling(task)
+        now_us = self._clock.now_us()
+        filling = self._filling(task, now_us)
         new_batch = b"" if filling is None else self._rng(BATCH_ID_SIZE)
         size = max(1, min(self._job_size, JOB_BYTES // task.shape.share_bytes))
         return JobOrder(size, task.time_of(now_us), now_us, self._patience_us, filling, new_batch)
 
-    def _filling(self, task: Task) -> Filling | None:
+    @staticmethod
+    def _filling(task: Task, now_us: int) -> Filling | None:
         """How batches are filled, where the leader selects them: in an epoch each member had its turn."""
         if not task.leader_selected:
             return None
-        least, now_us = task.config.min_batch_size, self._clock.now_us()
-        return Filling(task.batch_size, least, now_us, task.start_us(1))
+        return Filling(task.batch_size, task.config.min_batch_size, now_us, task.start_us(1))
 
     def _run_jobs(self, held: AggregatorTask, progress: Progress) -> None:
         """Make jobs, and work on what nobody works on; what is not done in this pass is given back at its end."""
@@ -333,7 +334,7 @@ class Driver:
                 raise _try_again(e, held.task.helper_resource("aggregate_shares")) from None
             problem = e.kind.value if e.kind else ""
             _log.warning("collection job %s failed: %s", to_b64url(job.job_id), e)
-            more = self._filling(held.task) if e.kind is ProblemType.INVALID_BATCH_SIZE else None
+            more = self._filling(held.task, self._clock.now_us()) if e.kind is ProblemType.INVALID_BATCH_SIZE else None
             return self._storage.fail_collection(task_id, job.job_id, job.state, problem, e.what, more)
 
     def _freeze(self, held: AggregatorTask, job: CollectionJob) -> bool:
@@ -347,8 +348,9 @@ class Driver:
             check_size(task, batch)
             return AggregateShareReq(request, selector, batch.count, batch.checksum).encode()
 
+        filling = self._filling(task, self._clock.now_us())
         try:
-            return self._storage.freeze(task.task_id, job.job_id, ready, self._filling(task)) is not None
+            return self._storage.freeze(task.task_id, job.job_id, ready, filling) is not None
         except DapProblem as e:
             small = e.kind is ProblemType.INVALID_BATCH_SIZE
             if (

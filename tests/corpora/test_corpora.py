@@ -20,13 +20,11 @@ import pytest
 from interlock.commons.harness import TREE, OrdinaryCheckout
 from interlock.engine.analysis.harmless import prove
 from interlock.engine.decision import Verdict
-from interlock.engine.evaluate import Evaluator, Outcome, evaluate
+from interlock.engine.evaluate import Outcome, evaluate
 from interlock.engine.event import SensorEvent
 from interlock.engine.payload import result_args
-from interlock.engine.policy.builtins import builtin, resolver
-from interlock.engine.policy.load import load_policy
-from interlock.engine.policy.model import Policy, Source
 from interlock.native.availability import availability
+from tests.unit.both_engines import coding_agent, native_or_none
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "corpora"
 SAMPLE = 3000  # ordinary commands judged in the normal run
@@ -53,17 +51,6 @@ def _rows(name: str) -> list[Row]:
         return [json.loads(line) for line in f]
 
 
-@functools.cache
-def _policy() -> Policy:
-    source = Source("builtin", "coding-agent")
-    return load_policy(builtin("coding-agent"), where="coding-agent.json", source=source, resolve=resolver(None))
-
-
-@functools.cache
-def _native() -> Evaluator | None:
-    return pytest.importorskip("interlock.native.evaluator").NativeEvaluator() if availability().installed else None
-
-
 def _told(outcome: Outcome) -> tuple[object, ...]:
     args = json.dumps(outcome.event.args, sort_keys=True, default=repr)
     fired = [rule.id for rule in outcome.fired]
@@ -71,8 +58,8 @@ def _told(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _judged_event(event: SensorEvent) -> Judged:
-    outcome, native = evaluate(_policy(), event), _native()
-    alike = native is None or _told(native.evaluate(_policy(), event)) == _told(outcome)
+    outcome, native = evaluate(coding_agent(), event), native_or_none()
+    alike = native is None or _told(native.evaluate(coding_agent(), event)) == _told(outcome)
     return Judged(outcome.decision.verdict, outcome.cause is not None, alike)
 
 

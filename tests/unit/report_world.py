@@ -164,6 +164,15 @@ class Member:
         return [row.state.value for row in self.store.outbox()]
 
 
+@pytest.fixture(name="member")
+def agreed_member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
+    """The fixture `member` of a module that imports this: one that has consented."""
+    made = Member(tmp_path / "acme", world, catalog())
+    made.agree()
+    yield made
+    made.stop()
+
+
 class Publishing:
     """A commons of now that publishes one task, under whatever name; and what was asked of it."""
 

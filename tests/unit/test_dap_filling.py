@@ -17,14 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.dap.batches import Selection
-from interlock.dap.drafts import ReportError
 from interlock.dap.messages import BatchId
 from interlock.dap.storage import CollectionJob, CollectionState, Filling, JobOrder, LeasedJob
 from interlock.node.storage.dap_leader import LEADER_MIGRATIONS, SqliteLeaderStorage
 from interlock.node.storage.postgres import PostgresLeaderStorage
 from tests.postgres import drop_schema, shared_postgres
 from tests.unit.dap_stores import Leading, drawn, stores_of
-from tests.unit.test_dap_selected_storage import FIRST, NEVER, SECOND, ids, opened, outs
+from tests.unit.test_dap_selected_storage import FIRST, NEVER, SECOND, ended, ids, opened, outs
 from tests.unit.test_dap_storage import TASK, added, lease, one, report, reports, said
 
 SIZE, LEAST, WAIT_US = 6, 3, 1000
@@ -257,17 +256,7 @@ class History:
             self.open[token] = LeasedJob(states=dict.fromkeys(kept, (5, b"state")), batch=job.batch)
 
     def end(self) -> None:
-        if not self.open:
-            return
-        token = self.rng.choice(list(self.open))
-        job = self.open.pop(token)
-        if self.rng.random() < 0.15:
-            assert self.leader.abandon_job(TASK, token * 16, ReportError.REPORT_DROPPED)
-            return
-        good = [i for i in job.states if self.rng.random() < 0.85]
-        bad = {i: NEVER for i in job.states if i not in good}
-        assert self.leader.finish_job(TASK, token * 16, outs(good, job.batch), bad, added)
-        for report_id in good:
+        for report_id in ended(self.leader, self.rng, self.open):
             self.done |= 1 << int.from_bytes(report_id, "big")
 
     def collect(self) -> bool:

@@ -288,6 +288,21 @@ def test_a_batch_of_more_jobs_than_a_page_is_merged_whole(helper: Helping) -> No
 # any order of events
 
 
+def ended(leader: Leading, rng: random.Random, jobs: dict[bytes, LeasedJob]) -> list[bytes]:
+    """End one of the jobs, if there are any, well or badly; the reports that were verified."""
+    if not jobs:
+        return []
+    token = rng.choice(list(jobs))
+    job = jobs.pop(token)
+    if rng.random() < 0.15:
+        assert leader.abandon_job(TASK, token * 16, ReportError.REPORT_DROPPED)
+        return []
+    good = [i for i in job.states if rng.random() < 0.85]
+    bad = {i: NEVER for i in job.states if i not in good}
+    assert leader.finish_job(TASK, token * 16, outs(good, job.batch), bad, added)
+    return good
+
+
 class History:
     """A leader's store under drawn events, and what has to be so after each of them."""
 
@@ -325,17 +340,7 @@ class History:
             self.jobs[token] = LeasedJob(states=states, batch=job.batch)
 
     def end(self) -> None:
-        if not self.jobs:
-            return
-        token = self.rng.choice(list(self.jobs))
-        job = self.jobs.pop(token)
-        if self.rng.random() < 0.15:
-            assert self.leader.abandon_job(TASK, token * 16, ReportError.REPORT_DROPPED)
-            return
-        good = [i for i in job.states if self.rng.random() < 0.85]
-        bad = {i: NEVER for i in job.states if i not in good}
-        assert self.leader.finish_job(TASK, token * 16, outs(good, job.batch), bad, added)
-        for report_id in good:
+        for report_id in ended(self.leader, self.rng, self.jobs):
             self.done |= int.from_bytes(bit(report_id), "big")
 
     def collect(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,19 +14,11 @@ from interlock.base.files import BadState, NotWritable
 from interlock.node.roles.report import drop_left, drop_uncovered
 from interlock.node.storage.node import STORE_FILE, NodeStore, OutboxRow, OutboxState, Word, open_store
 from tests.unit.dap_world import PRECISION
-from tests.unit.report_world import RULES, CountedWorld, Member, catalog, counted_world
+from tests.unit.report_world import RULES, Member, agreed_member, counted_world
 
-__all__ = ["counted_world"]  # the fixture `world`
+__all__ = ["agreed_member", "counted_world"]  # the fixtures `member` and `world`
 
 SEEN = f"rule:{RULES[3]}".encode()
-
-
-@pytest.fixture
-def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
-    made = Member(tmp_path / "acme", world, catalog())
-    made.agree()
-    yield made
-    made.stop()
 
 
 class Elder(NodeStore):

@@ -38,20 +38,20 @@ from interlock.node.roles.standing import TaskStanding
 from interlock.node.storage.node import open_store
 from tests.unit.dap_world import PRECISION, VDAF_CONFIG
 from tests.unit.hook_process import bash, hook
-from tests.unit.report_world import CALL, RULES, CountedWorld, Member, Publishing, catalog, counted_world, terms
+from tests.unit.report_world import (
+    CALL,
+    RULES,
+    Member,
+    Publishing,
+    agreed_member,
+    catalog,
+    counted_world,
+    terms,
+)
 
-__all__ = ["counted_world"]  # the fixture `world`
+__all__ = ["agreed_member", "counted_world"]  # the fixtures `member` and `world`
 
 EPOCH = PRECISION * MICROSECONDS
-
-
-@pytest.fixture
-def member(tmp_path: Path, world: CountedWorld) -> Iterator[Member]:
-    """A member that has consented."""
-    made = Member(tmp_path / "acme", world, catalog())
-    made.agree()
-    yield made
-    made.stop()
 
 
 def reporting(member: Member, exchange: Any) -> reporter.Reporter:

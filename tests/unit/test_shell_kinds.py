@@ -6,32 +6,17 @@ each line.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import pytest
 
 from interlock.engine.analysis.intents import intents
 from interlock.engine.decision import Verdict
-from interlock.engine.evaluate import Evaluator, evaluate
+from interlock.engine.evaluate import evaluate
 from interlock.engine.event import SensorEvent
-from interlock.engine.policy.builtins import builtin, resolver
-from interlock.engine.policy.load import load_policy
-from interlock.engine.policy.model import Policy, Source
-from interlock.native.availability import availability
+from tests.unit.both_engines import coding_agent, native_or_none
 
 MET = (Verdict.BLOCK, Verdict.ESCALATE)
-
-
-@functools.cache
-def _policy() -> Policy:
-    source = Source("builtin", "coding-agent")
-    return load_policy(builtin("coding-agent"), where="coding-agent.json", source=source, resolve=resolver(None))
-
-
-@functools.cache
-def _native() -> Evaluator | None:
-    return pytest.importorskip("interlock.native.evaluator").NativeEvaluator() if availability().installed else None
 
 
 def _event(command: str) -> SensorEvent:
@@ -40,10 +25,10 @@ def _event(command: str) -> SensorEvent:
 
 def _verdict(command: str) -> Verdict:
     """What both engines say."""
-    outcome, native = evaluate(_policy(), _event(command)), _native()
+    outcome, native = evaluate(coding_agent(), _event(command)), native_or_none()
     assert outcome.cause is None, command
     if native is not None:
-        assert native.evaluate(_policy(), _event(command)).decision == outcome.decision, command
+        assert native.evaluate(coding_agent(), _event(command)).decision == outcome.decision, command
     return outcome.decision.verdict
 
 
