@@ -81,10 +81,7 @@ class NativeEvaluator:
             return False
         if _holds_much(args):
             return False
-        asked = (0, compiled.size, True, action, args, False, principal, cwd, (), None)
-        said: object = compiled.plan.opinions(*asked, None)
-        if type(said) is tuple:
-            said = compiled.plan.opinions(*asked, _links(compiled, said))
+        said: object = _said(compiled, 0, compiled.size, True, action, args, False, principal, cwd, (), None)
         return said is None
 
     def prepare(self, policy: Policy) -> None:
@@ -172,12 +169,16 @@ def _opinions(compiled: _Compiled, event: SensorEvent, lo: int, hi: int) -> Any:
         event.server_pin,
     )
     try:
-        said = compiled.plan.opinions(*asked, None)
-        if type(said) is tuple:
-            said = compiled.plan.opinions(*asked, _links(compiled, said))
+        said = _said(compiled, *asked)
     except Exception as e:
         raise _Failed(e) from e
     return said if type(said) is not tuple else NotImplemented
+
+
+def _said(compiled: _Compiled, *asked: object) -> Any:
+    """What the plan says; where it answers paths instead, what it says once it is told where they lead."""
+    said = compiled.plan.opinions(*asked, None)
+    return compiled.plan.opinions(*asked, _links(compiled, said)) if type(said) is tuple else said
 
 
 def _links(compiled: _Compiled, paths: tuple[str, ...]) -> dict[str, str] | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.engine.detectors.registry import REGISTRY
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -50,3 +51,9 @@ def test_every_file_that_the_readme_links_to_is_there() -> None:
     root = Path(__file__).parents[2]
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (root / target).exists(), target
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_tables() -> None:
+    grammars = len(list((Path(interlock.__file__).parent / "engine/analysis/grammars").glob("*.json")))
+    assert f"; {len(REGISTRY)} detectors;" in README
+    assert f"knowledge of some {grammars // 50 * 50} programs as data" in README
